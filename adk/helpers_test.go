@@ -172,7 +172,6 @@ func get(t *testing.T, s session.Service, id string) session.Session {
 	return r.Session
 }
 
-// textEvent returns an event with text content.
 func textEvent(id, author, words string) *session.Event {
 	role := genai.Role(genai.RoleModel)
 	if author == "user" {
@@ -207,7 +206,6 @@ func appendAll(t *testing.T, s session.Service, sess session.Session, events ...
 	}
 }
 
-// deltaEvent returns an event that changes the state.
 func deltaEvent(id string, state map[string]any) *session.Event {
 	return &session.Event{ID: id, Author: "agent", Actions: session.EventActions{StateDelta: state}}
 }

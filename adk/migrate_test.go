@@ -69,7 +69,6 @@ func (l location) service(t *testing.T) session.Service {
 	return s
 }
 
-// open opens the database as a migration does.
 func (l location) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(l.driver, l.dsn)

@@ -220,7 +220,6 @@ func tokensOf(result any) int {
 	return patch.EstimateTextTokens(string(text))
 }
 
-// search implements the tool recall_search.
 func (r *recallTools) search(ctx agent.Context, args searchArgs) (out searchResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {
@@ -289,7 +288,6 @@ func timeOf(h recall.Hit[store.Key]) string {
 	return h.Event.Timestamp().Format(time.RFC3339)
 }
 
-// read implements the tool recall_read.
 func (r *recallTools) read(ctx agent.Context, args readArgs) (out readResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {

@@ -141,7 +141,6 @@ func (s *Service) checkHistoryPage(ctx context.Context, key store.Key, before st
 	return err
 }
 
-// withHistoryParams returns a request with the context of [WithHistoryPage].
 func withHistoryParams(r *http.Request) (*http.Request, error) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))

@@ -298,7 +298,6 @@ func (f modelFunc) GenerateContent(ctx context.Context, req *model.LLMRequest, _
 	return f(ctx, req)
 }
 
-// responseModel returns a model that yields the given responses.
 func responseModel(all ...*model.LLMResponse) modelFunc {
 	return func(context.Context, *model.LLMRequest) responses {
 		return func(yield func(*model.LLMResponse, error) bool) {

@@ -108,7 +108,6 @@ type runs struct {
 	extending  bool // whether the timer that extends the leases is set
 }
 
-// sessionRuns contains the observed runs of one session.
 type sessionRuns struct {
 	newest       *run      // the run of the newest event, or nil if that run has ended
 	began, ended time.Time // times of the last exclusive run, set when that run has ended
@@ -442,7 +441,6 @@ func (r *runs) releaseLease(ctx context.Context, key store.Key, name string) {
 	_, _ = r.lease(context.WithoutCancel(ctx), key, name, 0)
 }
 
-// isLeaseFree reports whether no other process holds a lease.
 func (r *runs) isLeaseFree(ctx context.Context, key store.Key, name string) bool {
 	free, err := r.lease(ctx, key, name, -1)
 	return free && err == nil

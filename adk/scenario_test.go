@@ -54,8 +54,8 @@ type testedService interface {
 	session.Service
 	plugins() []*plugin.Plugin
 	restoreCalls(msg *genai.Content)
-	betweenTurns() // called between two turns
-	afterEvent()   // called after each event
+	betweenTurns()
+	afterEvent()
 	history() session.Session
 }
 
@@ -75,7 +75,6 @@ func (r reference) history() session.Session { return get(r.t, r, "s") }
 // openFunc opens a store. All calls open the same content.
 type openFunc func() (*store.Store, error)
 
-// newFile returns an openFunc for a new file.
 func newFile(t *testing.T) openFunc {
 	dir, err := os.MkdirTemp("", "patchlog")
 	noError(t, err)
@@ -496,7 +495,6 @@ func TestScenariosWrapped(t *testing.T) {
 	playScenarios(t, "30", func(s scenario, total *counts) string { return s.compareWrapped(t, total) })
 }
 
-// playScenarios generates scenarios and calls compare for each scenario.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
 	setRapidChecks(t, checks)
 	log.SetOutput(io.Discard) // discards the runner's messages about unknown agents
@@ -988,7 +986,6 @@ func (d *scenarioGenerator) rootRole() role {
 
 var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, breaks}
 
-// chatRole generates a chat agent together with its sub-agents.
 func (d *scenarioGenerator) chatRole(depth int) role {
 	r := role{Name: d.name(), Kind: chatAgent, CurrentTurnOnly: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
 	moves := slices.Clone(anyMove)
@@ -1020,7 +1017,6 @@ func (d *scenarioGenerator) taskRole() role {
 	return r
 }
 
-// workflowRole generates an agent that runs other agents.
 func (d *scenarioGenerator) workflowRole(k kind, depth int) role {
 	r := role{Name: d.name(), Kind: k}
 	for range rapid.IntRange(1, 3).Draw(d.t, "members") {

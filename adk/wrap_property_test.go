@@ -390,7 +390,6 @@ func TestWrapArrivalOrder(t *testing.T) {
 	})
 }
 
-// revertIfAny reverts a patch, if there is one.
 func (w *world) revertIfAny(t *rapid.T) {
 	for _, id := range w.base.ids() {
 		if strings.Contains(id, "-") { // the id is a UUID, so the event carries patches
@@ -588,10 +587,10 @@ func findPlace(visible []*patch.Event, before string, ids []string) (int, bool) 
 type flakyService struct {
 	sortsByTime    bool // orders events by time; events with equal times are in any order
 	rejectsStale   bool // rejects an append through a session that is not up to date
-	truncatesTimes bool // truncates times to microseconds
+	truncatesTimes bool
 	roundTripsJSON bool // returns values as they are after a round trip through JSON
 	renamesEvents  bool // assigns its own ids to events
-	ignoresFilters bool // ignores filters
+	ignoresFilters bool
 
 	mu           sync.Mutex
 	sessions     map[string]*flakySession

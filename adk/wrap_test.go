@@ -224,7 +224,6 @@ func wrap(t *testing.T, base session.Service, opts adk.Options) *adk.Service {
 	return s
 }
 
-// onEachBase runs a test on each wrapped base.
 func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *adk.Service)) {
 	for _, b := range bases {
 		t.Run(b.name, func(t *testing.T) {

@@ -249,7 +249,6 @@ func (s *Session) checkCreation(creation string) error {
 	return nil
 }
 
-// handleOf returns sess as a *Session.
 func handleOf(sess session.Session) (*Session, error) {
 	s, isHandle := sess.(*Session)
 	switch {

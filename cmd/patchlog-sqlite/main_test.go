@@ -32,7 +32,6 @@ func tables(bytes, json, stamp string) []string {
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
-// patchlog runs the command and returns its output.
 func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -57,7 +57,6 @@ type (
 	}
 )
 
-// toEvent converts a message to an event.
 func toEvent(turn string, m Message) (*patch.Event, error) {
 	c := content{Role: "user"}
 	if m.Role == "assistant" {
@@ -82,7 +81,6 @@ func toEvent(turn string, m Message) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// toMessage converts an event to a message.
 func toMessage(e *patch.Event) (Message, error) {
 	var c content
 	text, _ := e.Field("content")

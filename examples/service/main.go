@@ -64,7 +64,6 @@ func keyOf(r *http.Request) store.Key {
 	return store.Key{App: r.PathValue("app"), User: r.PathValue("user"), Session: r.PathValue("session")}
 }
 
-// parseBody reads and parses a request's body.
 func parseBody[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err == nil && len(text) > maxBody {
@@ -102,7 +101,6 @@ func handleWrite(write func(ctx context.Context, key store.Key, r *http.Request)
 	})
 }
 
-// writeError responds with an error's status and text.
 func writeError(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	for _, known := range []struct {

@@ -34,7 +34,6 @@ $ patchlog audit shop/ada/4711 --from 62`)
 	return cmd
 }
 
-// auditing selects the records to show.
 type auditing struct {
 	from, until *uint64 // seqs of the first and last record to show; nil means no limit
 	kind        string  // type of the records to show; "" means all types
@@ -142,7 +141,6 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 	return a.out.Table(t)
 }
 
-// cells returns the record's row in the table.
 func (r audited) cells() []terminal.Cell {
 	seq, turn := terminal.Plain.Of(r.Record.Seq), terminal.Dim.Of(r.Turn)
 	if e := r.Record.Event; e != nil {

@@ -61,7 +61,6 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 
 var signStyles = map[present.Sign]terminal.Style{present.Added: terminal.Green, present.Removed: terminal.Red, present.Changed: terminal.Yellow}
 
-// showState writes the changed state values.
 func (a *app) showState(rows []present.StateRow) error {
 	if len(rows) == 0 {
 		return a.out.Line(present.SameState)
@@ -74,7 +73,6 @@ func (a *app) showState(rows []present.StateRow) error {
 	return a.out.Table(t)
 }
 
-// showChanges writes the changes in the visible log.
 func (a *app) showChanges(changes []present.Change) error {
 	if len(changes) == 0 {
 		return a.out.Line(present.SameEvents)

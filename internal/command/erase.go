@@ -87,7 +87,6 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	return cmd
 }
 
-// erasing contains the arguments of the command erase.
 type erasing struct {
 	ops.Erase
 	events []string // the names of events, as the user wrote them
@@ -125,7 +124,6 @@ func remainingText(n int) string {
 	return present.RemainingMatchesText(n) + " Without --values keep they become null."
 }
 
-// showErasure writes the receipt of an erasure.
 func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		return a.out.Document(struct {

@@ -92,7 +92,6 @@ func (f number[T]) Set(text string) error {
 	return nil
 }
 
-// numberVar declares a flag of type [number].
 func numberVar[T int | uint64](fs *pflag.FlagSet, n *T, least T, name, usage string) {
 	fs.Var(number[T]{n, least}, name, usage)
 }
@@ -114,7 +113,6 @@ func (f choice) Set(text string) error {
 	return nil
 }
 
-// choose declares a flag of type [choice].
 func choose(cmd *cobra.Command, value *string, name, usage string, of ...string) {
 	cmd.Flags().Var(choice{value, of}, name, usage)
 	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
@@ -159,7 +157,6 @@ type redaction []redact.Pattern
 
 const defaultKinds = "default"
 
-// declare declares the flag --redact.
 func (f *redaction) declare(cmd *cobra.Command) {
 	kinds := []string{}
 	for _, p := range redact.All() {

@@ -65,7 +65,6 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	return cmd
 }
 
-// importing imports sources into a database.
 type importing struct {
 	*app
 	sources.Opener
@@ -73,7 +72,7 @@ type importing struct {
 	bar    *terminal.Progress
 	target *store.Store
 	many   bool // several sessions are possible, so sessions without new records are not reported
-	quiet  bool // only problems are reported
+	quiet  bool
 }
 
 func (a *app) importing(label string) *importing {
@@ -146,7 +145,6 @@ func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) 
 	return r.target, err
 }
 
-// session reports the result of importing a session.
 func (r *importing) session(s migrate.Result) error {
 	r.bar.End()
 	lines := s.Describe(r.opts.DryRun)

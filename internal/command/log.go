@@ -133,7 +133,6 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 // drops other columns.
 const leastText = 36
 
-// entriesOf returns the entries of the visible log.
 func entriesOf(v fold.View) []fold.Entry {
 	var entries []fold.Entry
 	for _, e := range v.Entries() {

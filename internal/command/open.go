@@ -112,7 +112,6 @@ func (f following) run(ctx context.Context) {
 	})
 }
 
-// read imports changed files.
 func (f following) read(ctx context.Context, changed []migrate.Input) error {
 	report, err := f.inputs(ctx, changed)
 	if err != nil {
@@ -126,7 +125,6 @@ func (f following) read(ctx context.Context, changed []migrate.Input) error {
 	return f.errs.Flush()
 }
 
-// openBrowser opens an address in the default browser.
 func openBrowser(ctx context.Context, address string) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {

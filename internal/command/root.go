@@ -37,7 +37,6 @@ service file. An argument must not contain a password; use PGPASSWORD, a passwor
 
 The exit code is 0 if the command is done, 1 if it was refused or failed, and 2 if the usage is wrong.`
 
-// rootCommand returns the root command with all its subcommands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "patchlog",
@@ -261,10 +260,8 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 	}
 }
 
-// mostSuggestions limits the number of suggestions in an error.
 const mostSuggestions = 3
 
-// similar returns names that are similar to a word.
 func similar(word string, names []string) []string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {

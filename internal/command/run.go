@@ -100,7 +100,6 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// execute runs a command line.
 func (a *app) execute(ctx context.Context, args []string) error {
 	if slices.ContainsFunc(args, database.HasPassword) { // checked first, because another error could quote the password
 		return usagef("other users of this machine can see a password on the command line; use the environment variable PGPASSWORD or PATCHLOG_DB, or a password file (~/.pgpass)")
@@ -118,7 +117,6 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	return err
 }
 
-// usageError is an error in the command line.
 type usageError struct {
 	command string // the command with the error; "" for patchlog itself
 	problem string
@@ -177,7 +175,6 @@ func (a *app) paged(ctx context.Context, do func() error) error {
 	return a.out.Page(ctx, do)
 }
 
-// progress starts a progress bar on standard error.
 func (a *app) progress(label string) *terminal.Progress { return terminal.NewProgress(a.errs, label) }
 
 // quietProgress returns a progress bar for a command that writes to standard output while the bar is shown. If standard

@@ -73,7 +73,6 @@ func TestSharedState(t *testing.T) {
 	}
 }
 
-// fullPipe is a writer whose writes fail.
 type fullPipe struct{ err error }
 
 func (p fullPipe) Write([]byte) (int, error) { return 0, p.err }

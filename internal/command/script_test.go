@@ -150,7 +150,6 @@ func newShell() *shell { return &shell{env: noEnv, shown: map[string]string{}} }
 
 func noEnv(string) string { return "" }
 
-// app returns an app with the given streams.
 func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 	return newApp(strings.NewReader(stdin), stdout, stderr, sh.env, Options{
 		Store: store.Options{

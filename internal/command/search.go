@@ -69,7 +69,6 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	return cmd
 }
 
-// snippetIndent is the indentation of a snippet.
 const snippetIndent = 2
 
 func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search recall.Search, all bool) error {

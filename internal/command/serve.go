@@ -118,7 +118,6 @@ func (a *app) servePages(ctx context.Context, s *store.Store, addr string, opts 
 	return serveUntilDone(ctx, listener, pages, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
-// announce writes the address of the pages.
 func (a *app) announce(address string, opts inspector.Options) error {
 	how := map[[2]bool]string{{}: "read-only", {true, true}: "may write and erase", {true}: "may write", {false, true}: "may erase"}[[2]bool{opts.Write, opts.Erase}]
 	if opts.Token != "" {

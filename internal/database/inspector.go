@@ -130,7 +130,6 @@ func (c Inspector) List(ctx context.Context, opts store.ListOptions) iter.Seq2[s
 	}
 }
 
-// copy copies a session into a store.
 func (c Inspector) copy(ctx context.Context, s *store.Store, key store.Key) error {
 	body, err := c.get(ctx, "export", url.Values{"key": {key.String()}})
 	if err != nil {

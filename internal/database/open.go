@@ -74,7 +74,6 @@ func isAddress(name string) bool {
 	return err == nil && notPort == nil && host != ""
 }
 
-// openFile opens a database file.
 func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist) && use != Creating && isAddress(path):
@@ -91,7 +90,6 @@ func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	return store.Open(path, opts)
 }
 
-// openPostgres opens a database on PostgreSQL.
 func openPostgres(ctx context.Context, url string, use Use, opts store.Options) (*store.Store, error) {
 	dsn, schema := cutSchema(url)
 	logger := opts.Logger

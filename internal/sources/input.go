@@ -16,7 +16,7 @@ import (
 // Input is an open file or standard input.
 type Input struct {
 	*bufio.Reader
-	Name string // name for messages
+	Name string
 
 	isStdin bool
 	pipe    *io.PipeReader

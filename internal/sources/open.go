@@ -32,8 +32,8 @@ type Opener struct {
 
 	Key           store.Key // key of the session in a file, or of the session to select in a patchlog database; parts may be empty
 	MaxBytes      int       // size limit of a file
-	IgnoreColumns []string  // the IgnoreColumns of [migrate.SQLOptions]
-	AdoptLines    bool      // the AdoptLines of [migrate.FileOptions]
+	IgnoreColumns []string
+	AdoptLines    bool // the AdoptLines of [migrate.FileOptions]
 	Progress      func(done, total int, name string)
 }
 
@@ -149,7 +149,6 @@ func (o *Opener) openPostgres(ctx context.Context, in migrate.Input, url string)
 	return o.openADK(ctx, in, migrate.PostgreSQL, func() (*sql.DB, error) { return openPostgres(url) })
 }
 
-// openPatchlog opens a database of patchlog.
 func (o *Opener) openPatchlog(ctx context.Context, in migrate.Input, name string) (migrate.Source, error) {
 	s, err := database.Open(ctx, name, database.Reading, o.Database)
 	if err != nil {
@@ -158,7 +157,6 @@ func (o *Opener) openPatchlog(ctx context.Context, in migrate.Input, name string
 	return databaseSource{migrate.NewDatabase(s, o.Key), s}, nil
 }
 
-// openADK opens a database of ADK.
 func (o *Opener) openADK(ctx context.Context, in migrate.Input, dialect migrate.Dialect, open func() (*sql.DB, error)) (migrate.Source, error) {
 	if o.Key != (store.Key{}) {
 		return nil, errHasKeys(in)

@@ -42,7 +42,6 @@ type note struct {
 	whole bool // wrap a long text instead of cutting it
 }
 
-// noteIndent is the indentation of a note.
 const noteIndent = 8
 
 // NewTable returns an empty table. The columns with the indices in numbers are aligned to the right.
@@ -65,7 +64,6 @@ func (t *Table) Len() int { return len(t.rows) }
 // LeastWide is the minimum width to which the texts of a table's wide column are cut, even on a narrow terminal.
 const LeastWide = 24
 
-// columnGap is the number of spaces between columns.
 const columnGap = 2
 
 // fit returns the width of each column for an output with the given number of columns. A dropped column has the

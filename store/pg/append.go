@@ -59,7 +59,6 @@ func newChange(session string, batch backend.Batch) *change {
 	return c
 }
 
-// add adds records that follow the seq after.
 func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.birth = hash(creation)
 	c.after, c.last = number(after), number(after)

@@ -58,7 +58,6 @@ func flaw(b backend.Backend, what string) backend.Backend {
 	return ops.Flaws[what](b)
 }
 
-// unfenced is a backend whose Fence does nothing.
 type unfenced struct{ backend.Backend }
 
 func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {

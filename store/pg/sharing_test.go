@@ -47,7 +47,6 @@ func next(h backend.Head, n int) backend.Batch {
 	return backend.Batch{Creation: h.Creation, ExpectedLast: h.Last, ExpectedToken: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
 }
 
-// landed returns the head after the batch was committed.
 func landed(h backend.Head, b backend.Batch) backend.Head {
 	h.Last, h.Token = h.Last+uint64(len(b.Records)), b.Next
 	for _, r := range b.Records {

@@ -80,7 +80,6 @@ func eventFields(e *session.Event) patch.Fields {
 	return f
 }
 
-// field is an event's field with its JSON name.
 type field struct {
 	name    string
 	pointer any

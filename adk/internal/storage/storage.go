@@ -167,7 +167,6 @@ func (s StoreAdapter) Handle(seq uint64, index int, _ *patch.Event) string {
 	return fmt.Sprintf("%d.%d", seq, index)
 }
 
-// toSession converts the result of a store's method.
 func (s StoreAdapter) toSession(ctx context.Context, found store.Session, err error) (Session, error) {
 	if err != nil {
 		return Session{}, err

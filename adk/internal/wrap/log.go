@@ -212,7 +212,6 @@ func (l *baseLog) recordsUpTo(seq *uint64) ([]patch.Record, error) {
 	return l.records[:*seq], nil
 }
 
-// viewWithRecords returns the view together with its records.
 func (l *baseLog) viewWithRecords() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
 // fold updates the view from the new records.

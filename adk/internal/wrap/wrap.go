@@ -106,7 +106,6 @@ func (b *Storage) forget(key store.Key) {
 	b.OnDelete(key)
 }
 
-// refresh updates a log from the base.
 func (b *Storage) refresh(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	switch {
 	case l.base == nil:
@@ -365,7 +364,6 @@ func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, b
 	return v.WithRecords(records).HistoryPage(before, uint64(at+1), limit)
 }
 
-// recordsOf returns the records of a view.
 func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
 	l, err := b.cachedLog(ctx, key, func(l *baseLog) bool { return l.view.Edition() == v.Edition() && l.view.Seq() >= v.Seq() })
 	if err == nil && (l.creation != v.Creation() || v.Seq() > l.view.Seq()) {

@@ -61,7 +61,6 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// blank returns a server that has no cluster yet.
 func blank(t testing.TB) *Server {
 	t.Helper()
 	const missing = "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)"
