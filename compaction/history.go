@@ -101,7 +101,8 @@ func (h history) overlap(g Group, n int) ([]loggedEvent, error) {
 		return nil, nil
 	}
 	end := h.view.Entry(g.Indices[0]).Seq - 1
-	for width := uint64(63); ; width *= 4 { // read backwards in growing steps, because the last invocations are a small part of a long log
+	// The range is extended backwards in growing steps, because the last invocations are a small part of a long log.
+	for width := uint64(63); ; width *= 4 {
 		from := uint64(1)
 		if end > width {
 			from = end - width

@@ -120,12 +120,12 @@ func (p pass) newestStay(kind string, calls, either []int, limit int) {
 
 // openCalls classifies open calls by the indices of their events, with one entry per call:
 //
-//	pending  must stay in any case
-//	waiting  wait for the user; only the newest stay
-//	dead     nothing answers them; only the newest stay
-//	either   the pending calls in events without invocation id that may also count as dead
-//	asking   pairs; if the second event stays, the first must stay:
-//	         an answered request and its call that has not returned since, or a call and an unanswered request about it
+//	pending  calls that must stay in any case
+//	waiting  calls that wait for the user; only the newest must stay
+//	dead     calls that nothing will answer; only the newest must stay
+//	either   pending calls in events without invocation id, which may also count as dead
+//	asking   pairs of events; if the second stays, the first must stay too. A pair is an answered request and the
+//	         call that it is about, which has not returned since, or a call and an unanswered request about it
 func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
 	newest := ""

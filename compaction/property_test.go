@@ -131,7 +131,9 @@ func (m *machine) compact(t *rapid.T) {
 	}
 	cfg := m.cfg
 	cfg.Summarizer = m.sum
-	reported := false // whether a pass of the fallback has reported the summarizer's failure; then the summarizer backs off
+	// reported is set when a pass of the fallback reports the failure of the summarizer. After that, the summarizer
+	// backs off.
+	reported := false
 	observe := func(_ context.Context, a compaction.Attempt[store.Key]) {
 		reported = reported || a.Outcome == compaction.Wrote && a.Err != nil
 	}

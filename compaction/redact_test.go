@@ -27,7 +27,7 @@ func secrets(n int) []string {
 	}
 }
 
-// plant appends a turn with a different secret in each field that can contain text.
+// plant appends a turn with secrets in all fields that can contain text. It returns the secrets.
 func (s *session) plant(n int) (planted []string) {
 	s.t.Helper()
 	p := secrets(n)

@@ -224,7 +224,7 @@ func (s *session) want(visible string) {
 //	C         an ADK compaction record
 //	u, a      without invocation id
 //
-// A/u3 is in branch A, and A!/u3 in isolation scope A. u3*50 has 50 tokens. a3=900 answers a prompt measured at 900
+// A/u3 is in branch A, and A!/u3 is in isolation scope A. u3*50 has 50 tokens. a3=900 answers a prompt measured at 900
 // tokens. The event with index i has the id e<i>.
 var word = regexp.MustCompile(`^(?:(\w[\w.@]*)(!?)/)?([uacrRlqdtSC])(\d*)(?:\(([\w,:]+)\))?(?:\*(\d+))?(?:=(\d+))?$`)
 

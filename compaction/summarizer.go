@@ -120,7 +120,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.kind, e.value) }
 
-// Is reports whether target is the error that e stands for.
+// Is reports whether target is e.kind, which is [ErrSummarizerPanic] or [ErrPanic].
 func (e *panicError) Is(target error) bool { return target == e.kind }
 
 // SummarizerError means that no summary was written and the session is unchanged.

@@ -50,10 +50,14 @@ type branchScope struct{ branch, scope string }
 type posting struct {
 	first      int32 // first event that contains the term
 	last       int32
-	firstCount int32  // number of occurrences in the first event
-	docs       int32  // number of events that contain the term
-	countIndex int32  // index in counts, if counts has an entry for this posting
-	list       []byte // varints for each further event: twice the distance from the previous event, plus 1 if the term occurs once; otherwise followed by the number of occurrences
+	firstCount int32 // number of occurrences in the first event
+	docs       int32 // number of events that contain the term
+	countIndex int32 // index in counts, if counts has an entry for this posting
+
+	// list describes the further events in order, in varints. The first varint of an event is twice the distance from
+	// the event before it, plus 1 if the term occurs only once. If the term occurs several times, a second varint has
+	// the number of occurrences.
+	list []byte
 }
 
 // link is an entry in a linked list of the postings whose words share a form.

@@ -307,7 +307,10 @@ func (s *reader) setState(kind, subject, text string) {
 
 const (
 	maxSingleCalls = 2 // maximum number of calls of one tool that a turn lists one by one
-	maxLatestItems = 8 // maximum number of further calls that one of the latest turns lists if there is room; also the number of states with full weight
+
+	// maxLatestItems is the maximum number of further calls that one of the latest turns lists if there is room. It is
+	// also the maximum number of states of a turn that have full weight.
+	maxLatestItems = 8
 )
 
 // listCalls lists the calls of a turn. If a tool has many calls, listCalls lists their number and the last call.
