@@ -77,8 +77,8 @@ func decodeRowHeader(row []byte) (rowKind kind, keyBytes, valueBytes int, ok boo
 // copies together with their page. Tests set onRow.
 var onRow func(bytes int)
 
-// unseal returns the value in a row, without copying it. ok reports whether the header and the checksum match kind,
-// key and value.
+// unseal returns the value in a row, without copying it. The result ok reports whether the header and the checksum
+// match kind, key and value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	if onRow != nil {
 		onRow(len(row))
@@ -123,7 +123,7 @@ func sealRecord(key, data []byte, ids []idHash) []byte {
 	return binary.BigEndian.AppendUint32(row, rowSum(kindIDs, key, row[from:]))
 }
 
-// recordIDs returns the hashes of a record's ids. ok reports whether their checksum is valid.
+// recordIDs returns the hashes of a record's ids. The result ok reports whether the checksum of the hashes is valid.
 func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	if len(row) < rowHeaderBytes+idsTrailerBytes {
 		return nil, false

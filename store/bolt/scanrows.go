@@ -19,7 +19,8 @@ type scanner struct {
 	pageSize int64
 	ranks    []Rank
 
-	// The keys of the maps have neither rank nor offset, so the maps have no duplicates.
+	// In the keys of the maps, the rank and the offset are 0. So the copies of a row have one entry, with the
+	// highest rank.
 	entries map[ScannedEntry]ScannedEntry
 	heads   map[ScannedHead]Rank
 	values  map[ScannedValue]ScannedValue

@@ -137,7 +137,7 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 	return decodeSession(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// decodeSession returns a session with its meta, from the rows of its entry and its head. The argument is nil if the
+// decodeSession returns a session with its meta, from the rows of its entry and its head. An argument is nil if its
 // row is missing. If only the head is damaged, decodeSession returns the session together with the error.
 func decodeSession(name string, entry, row []byte) (s session, err error) {
 	switch {

@@ -43,8 +43,8 @@ type SQLOptions struct {
 	IgnoreColumns []string
 }
 
-// SQL is a source that reads a SQL database. The tables are those of ADK for Go, or those of ADK for Python's
-// DatabaseSessionService (schema 1) or SqliteSessionService.
+// SQL is a source that reads a SQL database. The tables may be tables of ADK for Go, or of the
+// DatabaseSessionService (schema 1) or SqliteSessionService of ADK for Python.
 type SQL struct {
 	db      *sql.DB
 	dialect Dialect
@@ -134,7 +134,7 @@ func (s *SQL) readSession(ctx context.Context, key store.Key) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // only read
+	defer tx.Rollback() // the transaction only reads
 	out := &Session{Key: key}
 	found := false
 	keyArgs := []any{key.App, key.User, key.Session}
@@ -204,7 +204,8 @@ func (s *SQL) readSession(ctx context.Context, key store.Key) (*Session, error) 
 	return out, nil
 }
 
-// sortEvents sorts events by time, as ADK does. It reports where ADK's order may differ.
+// sortEvents sorts events by time, as ADK does. If the order in ADK may differ, sortEvents reports this in
+// session.Differences.
 func (s *SQL) sortEvents(session *Session, timeTexts []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }

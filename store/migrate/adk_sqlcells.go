@@ -38,7 +38,7 @@ func jsonCell(cell any) (json.RawMessage, error) {
 	return json.RawMessage(t), nil
 }
 
-// textJSON returns the text in a cell as a JSON string, or nil if it is empty.
+// textJSON returns the text in a cell as a JSON string, or nil if the text is empty.
 func textJSON(cell any) (json.RawMessage, error) {
 	t, err := textCell(cell)
 	if err != nil || t == "" {

@@ -123,7 +123,7 @@ func (s *SQL) checkColumns(ignored []string) error {
 		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
 	} {
 		existing := s.columns[t.name]
-		if existing == nil { // sessions or events, because detectService requires neither app_states nor user_states
+		if existing == nil { // app_states or user_states, because detectService has found the other two tables
 			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
 		}
 		for _, c := range t.need {

@@ -256,7 +256,7 @@ func (n *node) isDescendantOf(other *node) bool {
 func (r *claudeReader) readCompaction(e *entry, t *tree) {
 	e.Author, e.prompt, e.compaction = agentClaude, false, true
 	if !r.boundaryRead {
-		// In files without boundaries, a row without a parent is the summary that starts a new conversation.
+		// In a file without boundaries, a summary without a parent starts a new conversation.
 		e.summary = e.parent == nil
 		e.parent = t.leaf
 		return

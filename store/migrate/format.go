@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Format is a format of sessions: the files of a program, or a database.
+// Format is a format in which a program stores sessions, either in files or in a database.
 type Format struct {
 	// Name identifies the format. It is the app of sessions whose app is not in the file. In files of programs with a
 	// single agent, it is also the author of the model's events.

@@ -239,7 +239,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Sessions of Qwen Code resemble those of Claude Code, but are refused with an error that names Qwen Code.
+// Sessions of Qwen Code resemble sessions of Claude Code, but are refused with an error that names Qwen Code.
 func TestQwenCode(t *testing.T) {
 	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
 	_, err := Detect([]byte(row+row), "f")

@@ -52,8 +52,8 @@ func readGemini(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-// replaceHistory makes entries for a history that replaces the current history. It keeps the common prefix of the
-// two.
+// replaceHistory makes entries for a history that replaces the current history. Messages in the common prefix of
+// both histories get no new entries.
 func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	var path []*node // messages from the root to the leaf
 	for n := t.leaf; n != nil; n = n.parent {

@@ -158,7 +158,7 @@ func sortAsLogged(logged []patch.Record, events []*patch.Event) {
 func missingEvents(logged []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range logged {
-		// The patches that this event carries were omitted by an earlier run.
+		// The patches that this event carries were not translated.
 		for r.Event != nil && i < len(events) && carriesPatches(events[i]) {
 			i++
 		}

@@ -474,7 +474,7 @@ func (t *trial) write() {
 	case 3:
 		if !t.checkError("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
-			t.failed = 0 // a vacuum repairs damaged names and a wrong order of keys
+			t.failed = 0 // a vacuum does not copy damaged names or a wrong order of keys
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (v *volume) unmount() {
 	v.Fatalf("umount: %v\n%s", err, out)
 }
 
-// cut simulates a power cut. Data that is only in the cache of the journal is lost too.
+// cut simulates a power cut. Data in the journal that is not yet on disk is lost too.
 func (v *volume) cut() error {
 	const shutdown, noLogFlush = 0x8004587d, 2
 	f, err := os.Open(v.dir)

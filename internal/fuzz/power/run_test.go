@@ -62,7 +62,7 @@ type fault struct {
 	errno     unix.Errno
 	short     bool // whether only a part is written; if errno is set, the next write fails
 	times     int  // number of calls that fail
-	skipSyncs bool // whether later syncs are skipped silently, except those of commits
+	skipSyncs bool // whether later syncs are skipped silently, except the syncs of commits
 	doom      syncFailure
 }
 
