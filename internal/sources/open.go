@@ -32,8 +32,8 @@ type Opener struct {
 
 	Key           store.Key // key of the session in a file, or of the session to select in a patchlog database; parts may be empty
 	MaxBytes      int       // size limit of a file
-	IgnoreColumns []string
-	AdoptLines    bool // the AdoptLines of [migrate.FileOptions]
+	IgnoreColumns []string  // see [migrate.SQLOptions]
+	AdoptLines    bool      // see [migrate.FileOptions]
 	Progress      func(done, total int, name string)
 }
 
