@@ -261,8 +261,8 @@ func TestSuggestionIsBounded(t *testing.T) {
 	}
 }
 
-// Several patches are checked for orphans together. If one removes a call and another removes its response,
-// neither is an orphan.
+// Several patches are checked for orphans together. If one patch removes a call and another patch removes its
+// response, neither is an orphan.
 func TestOrphansOfSeveralPatches(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -97,7 +97,7 @@ func pair(parts []part) []int {
 		for to < len(parts) && parts[to].event == parts[from].event && parts[to].pos == parts[from].pos {
 			to++
 		}
-		var calls []int // calls of this event; responses in this event do not answer them
+		var calls []int // calls of the current event; responses in the same event do not answer them
 		for i := from; i < to; i++ {
 			partner[i] = unpaired
 			if !parts[i].Response {

@@ -460,8 +460,8 @@ func isClearedCopy(e *patch.Event) bool {
 	return ok
 }
 
-// lane is a branch and an isolation scope. The branch has no run numbers of ADK's workflows. A summary covers
-// events of one lane.
+// lane is a branch and an isolation scope. The branch is stored without the run numbers that ADK's workflows add.
+// A summary covers events of one lane.
 type lane struct{ branch, scope string }
 
 func laneOf(e *patch.Event) lane {

@@ -138,7 +138,7 @@ func TestRevertOrphans(t *testing.T) {
 	testlog.WantNil(t, withAllRecords(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}))
 }
 
-// In a restored view, adjacent markers have the same pos. A node that is then inserted after them can still be
+// In a restored view, adjacent markers have the same pos. If a node is then inserted after them, it can still be
 // found when the effects of patches are loaded.
 func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	k, v := newKeeper(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))

@@ -59,7 +59,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 type rewindPlan struct {
 	start    View   // the view to rewind
 	view     View   // the view after the patches planned so far
-	from     uint64 // records with this seq and later records are new
+	from     uint64 // records with this seq or a later seq are new
 	patches  []*patch.PatchEvent
 	reverted []*cut // patches of start that the plan reverts, in this order
 

@@ -36,7 +36,7 @@ func (l *undoLog) patches() (all []*patch.PatchEvent) {
 	return all
 }
 
-// active returns the ids of the applied patches that no active revert targets. Receipts are left out.
+// active returns the ids of the applied patches that no active revert targets, except receipts.
 func (l *undoLog) active() (ids []string) {
 	skipped, err := l.view.Skipped()
 	if err != nil {

@@ -493,7 +493,7 @@ func (r *reader) envelope() (e Envelope) {
 }
 
 func (r *reader) typeNotes() goTypes {
-	const minNote = len("/ int") // the shortest note; forged notes take at most six times their bytes in memory
+	const minNote = len("/ int") // shortest note of a Go type; in memory, a forged note takes at most six times its bytes
 	n := r.tuples("Go types", 2, r.in.Len()/minNote)
 	if n == 0 {
 		return nil

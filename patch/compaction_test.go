@@ -36,7 +36,7 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 	}
 }
 
-// A compaction field whose Go type is not EventCompaction comes back unchanged.
+// If the Go type of a compaction field is not EventCompaction, the field does not change when the event is stored.
 func TestRecordsOfAnotherType(t *testing.T) {
 	type record struct {
 		StartTimestamp string `json:"startTimestamp"`

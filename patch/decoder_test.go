@@ -140,7 +140,7 @@ func TestDecoderReadErrors(t *testing.T) {
 }
 
 func TestDecoderLongLines(t *testing.T) {
-	line := func(n int) string { // n is the number of bytes without the newline
+	line := func(n int) string { // returns a line of n bytes without the newline
 		const around = `{"id":"","x":""}`
 		id := fmt.Sprint(n)
 		return `{"id":"` + id + `","x":"` + strings.Repeat("x", n-len(around)-len(id)) + `"}`

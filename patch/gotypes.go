@@ -54,7 +54,7 @@ func (t goTypes) byMember(pointer string) map[string]goTypes {
 	return members
 }
 
-// without returns the types for whose pointers drop returns false.
+// without returns the types, except those for whose pointers the function drop returns true.
 func (t goTypes) without(drop func(pointer string) bool) (kept goTypes) {
 	for _, n := range t {
 		if !drop(n.pointer) {

@@ -167,7 +167,7 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 	}
 }
 
-// Decompressing a small forged form takes limited memory, even for the most expensive content.
+// Decompressing a small forged form uses a limited amount of memory, even for the most expensive content.
 func TestDecompressionBombs(t *testing.T) {
 	var types, functions, changes, ids list
 	for i := range 30_000 {

@@ -235,7 +235,7 @@ func (d *Decoder) readLine() ([]byte, error) {
 	}
 }
 
-// The namespace of derived ids.
+// lineIDNamespace is the namespace of the ids that are derived from lines.
 var lineIDNamespace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
 
 // fillIDs derives missing ids from the number and content of the line.

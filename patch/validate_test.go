@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A malformed patch can be read from JSON and stored. It comes back verbatim, with the same defect.
+// A malformed patch can be parsed and stored. Its text and its defect do not change.
 func TestMalformedPatches(t *testing.T) {
 	const summary = `"summaryEvent":{"content":{"parts":[{"text":"s"}]}}`
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ type EraseSelection struct {
 	// its content is erased.
 	EventIDs []string
 
-	// Seqs are seqs of events and patches. They select as EventIDs do.
+	// Seqs are seqs of events and patches. They select the same content as EventIDs.
 	Seqs []uint64
 
 	// Author, if not empty, selects the events and patches of this author.

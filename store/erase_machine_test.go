@@ -118,7 +118,7 @@ func (m *machine) build(s *store.Store) {
 			keys = append(keys, to)
 		case 4:
 			m.summarise(s, key, fmt.Sprint("p", m.n))
-		case 5: // erases without forks in other sessions; the forks keep the event
+		case 5: // erases only in this session; the forks keep the event
 			if v := viewOf(m, s, key); v.Len() > 0 {
 				at := m.draw.IntN(v.Len())
 				must(m)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(at, 1)}, asOfNow))
@@ -349,7 +349,7 @@ func lives(t *testing.T, n int, flaw func(backend.Backend) backend.Backend) (lea
 }
 
 // This test checks the rules in docs/SEMANTICS.md, section "Erasure". After an erase has succeeded, no session
-// contains the selected text, whatever was killed or ran at the same time. Other content stays. A repeated call
+// contains the selected text, even if processes were killed or ran at the same time. Other content stays. A repeated call
 // changes nothing. Verify then finds no problem.
 func TestMachineErase(t *testing.T) {
 	n := 1500

@@ -40,7 +40,7 @@ type env struct {
 	store   *store.Store
 	backend *storetest.Faulty // the store's backend
 	engine  backend.Backend   // the engine under backend and its wrappers
-	path    string            // path of the file; "" in memory
+	path    string            // path of the file; "" for a store in memory
 	opts    store.Options
 	known   fold.View // view that a test reads before it counts backend calls
 }

@@ -13,7 +13,7 @@ import (
 
 // snapshotter writes snapshots in the background, one at a time.
 type snapshotter struct {
-	turn    chan struct{} // has an element while a snapshot is written
+	turn    chan struct{} // has an element while a snapshot is being written
 	mu      sync.Mutex
 	closed  bool
 	writing sync.WaitGroup

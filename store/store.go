@@ -203,8 +203,8 @@ type ListOptions struct {
 	App  string // app whose sessions are listed; "" means all apps
 	User string // user whose sessions are listed; "" means all users
 
-	// After is the key after which the listing starts. The zero Key starts at the first session. For the next page,
-	// pass the key of the last session of this page.
+	// After is the key after which the listing starts. The zero Key starts at the first session. For the next
+	// page, pass the key of the last session of the current page.
 	After Key
 }
 

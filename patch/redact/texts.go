@@ -82,7 +82,7 @@ type textRules struct {
 	isBase64  bool        // whether the text is base64
 	isKeyList bool        // whether the texts are keys of data, and are rewritten like keys
 	fixedKeys bool        // whether the value is an object whose keys are field names or ids
-	members   rulesByName // members of an object; other members are data
+	members   rulesByName // members of an object; a member without an entry is data
 }
 
 type rulesByName map[string]*textRules
