@@ -304,7 +304,7 @@ func TestLongInvocation(t *testing.T) {
 	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
 		t.Errorf("visible is %s", s.visible())
 	}
-	// Nothing is compacted if the events that can be covered have less than half of the tokens allowed.
+	// Nothing is compacted if the events that can be covered have less than half of InvocationTokens.
 	cfg.InvocationTokens, cfg.EventRetentionSize = 500, 7
 	tail := "u1*50 a1*50 a1*150 " + strings.Repeat("a1*100 ", 7)
 	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {

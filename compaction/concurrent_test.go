@@ -65,7 +65,7 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *contextRecorder) (
 					shown = append(shown, saw...)
 					continue
 				}
-				for _, id := range gone { // the summary must come from this event or quote it
+				for _, id := range gone { // a summary without a request must quote the events
 					if strings.Contains(text, strings.TrimSpace(testlog.FirstText(covered[id]))) {
 						shown = append(shown, id)
 					}

@@ -93,7 +93,7 @@ func TestInventedIdentifiers(t *testing.T) {
 			}
 			w := done[0]
 			got := testlog.FirstText(s.view().At(0))
-			if c.says == "" { // without a text to find in the error, the fallback must be called at once
+			if c.says == "" { // the fallback must be called at once
 				if !w.UsedFallback || !strings.Contains(got, "ORDER-4711") {
 					t.Errorf("says %q", got)
 				}

@@ -283,8 +283,8 @@ type paid struct{ *scripted }
 
 func (paid) Price() (read, written float64) { return 1, 5 }
 
-// A pass with a cost is planned if it saves more than it costs. It is also planned if it costs hardly anything, if
-// the caller forces it, or if the prompt has reached its limit.
+// A pass is planned if it saves more than it costs. It is also planned if it costs hardly anything, if the caller
+// forces it, or if the prompt has reached its limit.
 func TestPassesThatPay(t *testing.T) {
 	turns := strings.Repeat("u1*10 a1*10 ", 60) + "u2*10 a2*10"
 	long := "u1*10 a1*20000 " + turns

@@ -98,7 +98,7 @@ func (p pass) openCalls() {
 	p.newestStay("waiting", waiting, nil, p.m.cfg.Limits().WaitingCalls)
 }
 
-// newestStay checks that the newest of calls stay visible, up to limit. Each call in either that comes later may
+// newestStay checks that the newest of calls stay visible, up to limit. For each call, the later calls in either may
 // count toward the limit.
 func (p pass) newestStay(kind string, calls, either []int, limit int) {
 	left, stay := eventIDs(p.after), 0
@@ -437,7 +437,7 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 }
 
 // roles checks that new summaries have role user. It also checks that the pass moves no function call to the first
-// position, or directly after a summary of role model. The compactor writes no such summaries, but a user may.
+// position, or directly after a summary of role model. Only users write summaries of role model.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"
@@ -744,7 +744,8 @@ func (p pass) original(e *patch.Event) string {
 	}
 }
 
-// logged returns the event with the given id in its logged form, or the event or if the log has no such event.
+// logged returns the event with the given id in its logged form. If the log has no event with this id, it returns the
+// argument or.
 func (m *machine) logged(id string, or *patch.Event) *patch.Event {
 	for _, e := range m.events {
 		if e.ID() == id {

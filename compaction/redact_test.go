@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// secrets returns the secrets of turn n. No secret is equal to another or contained in one.
+// secrets returns the secrets of turn n. No secret contains another, in any turn.
 func secrets(n int) []string {
 	return []string{
 		fmt.Sprintf("user%d@example.com", n), fmt.Sprintf("AKIA%016d", n), fmt.Sprintf("ghp_%036d", n),

@@ -396,7 +396,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// The next request waits as long as the Retry-After header says.
+// If the service asks for a wait of at most a minute, the next request waits at least that long.
 func TestGeminiWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string

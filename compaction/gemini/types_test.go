@@ -51,7 +51,7 @@ func TestGenaiContents(t *testing.T) {
 		var c *genai.Content
 		e, err := patch.ParseEvent([]byte(`{"content":` + content + `}`))
 		if err == nil {
-			content = e.Content().String() // the content as genai expects it; Python writes base64 differently
+			content = e.Content().String() // the content in ADK's JSON; Python writes base64 differently
 		}
 		want := json.Unmarshal([]byte(content), &c)
 		if (err == nil) != (want == nil) {
