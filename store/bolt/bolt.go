@@ -88,9 +88,9 @@ type Backend struct {
 	path           string
 	opts           Options
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
-	writerLock     chan struct{}               // the writer lock; has one element while locked
+	writerLock     chan struct{}               // has one element while the writer lock is locked
 	ids            idCache                     // cache of record ids
-	copyLock       chan struct{}               // has one element during a Check, Copy, Vacuum or Replace
+	copyLock       chan struct{}               // has one element while a Check, Copy, Vacuum or Replace runs
 	removalsPaused atomic.Bool                 // set during a Check, Copy or Vacuum, which must find the rows of all sessions unchanged
 
 	mu        sync.RWMutex // locked for reading while handle is used

@@ -211,9 +211,9 @@ func (d *decoder) decodeUnit(r reader) error {
 const (
 	weightFactor = 4
 	weightBase   = 20 << 20
-	recordWeight = 3000 // a record, without its content
-	valueWeight  = 400  // an object or an array
-	unitWeight   = 300  // a line before it is read
+	recordWeight = 3000 // per record, without its content
+	valueWeight  = 400  // per object or array
+	unitWeight   = 300  // per line, before the line is read
 )
 
 // countValues returns the number of objects and arrays in JSON.

@@ -152,7 +152,8 @@ var kinds = []damageKind{
 		if len(data) < list+pageBytes {
 			return
 		}
-		// The page number is replaced by another one between its neighbours, so that the list stays sorted.
+		// Replace a page number in the free list by another one between its neighbours, so that the list stays
+		// sorted.
 		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // the count may already be damaged
 		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
 		for range 100 {

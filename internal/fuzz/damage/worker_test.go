@@ -43,7 +43,7 @@ type reply struct {
 	Wrong  []string
 	Counts map[string]int
 	Peak   int64 // peak memory in bytes during the job, less the memory before the job
-	Size   int64 // size of the file at the end
+	Size   int64 // size of the file at the end of the job
 }
 
 func work(dir string) error {

@@ -1,8 +1,8 @@
-// Package linear checks that stores are linearizable. Some order of the clients' operations must explain all
-// replies. In the order, each operation takes effect between its start and its end. [Check] checks a store on a
-// backend. A [Load] generates the operations, and [History.Judge] searches for the order. The following command
-// runs 1,048,000 operations on bbolt and as many in memory. With ./store/pg in place of the package, it runs
-// them on PostgreSQL.
+// Package linear checks that stores are linearizable. A history is linearizable if there is an order of the clients'
+// operations that explains all replies. In this order, each operation takes effect between its start and its end.
+// [Check] checks a store on a backend. A [Load] generates the operations, and [History.Judge] searches for the
+// order. The following command runs 1,048,000 operations on bbolt and as many in memory. If the package is
+// ./store/pg instead, the command runs them on PostgreSQL.
 //
 //	go test ./internal/fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
 package linear

@@ -270,7 +270,7 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 		return random.IntN(100) < percent
 	}
 	names := maps.Clone(d.durable)
-	// All changes of names before one moment survive, or a random set of them.
+	// Either the changes of names before one moment survive, or a random set of changes.
 	moment, any := random.IntN(len(d.entries)+1), random.IntN(4) == 0
 	for i, e := range d.entries {
 		if any && random.IntN(2) == 0 || !any && i < moment {
