@@ -6,7 +6,7 @@ import "slices"
 type Call struct {
 	Index     int    // index of the call's event in the visible log
 	Part      int    // index of the part in the event's content
-	ID        string // may be empty
+	ID        string // call id; may be empty
 	Name      string // name of the function
 	Responses []int  // indices of the events that answer or amend the call, in order; nil if there are none
 

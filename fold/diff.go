@@ -8,7 +8,7 @@ type Difference struct {
 	Removed      []Entry // visible events of Before that are not visible in After, in order
 	Added        []Entry // visible events of After that are not visible in Before, in order
 
-	StateChanged []string // keys whose values differ, and keys that only one view has; in order
+	StateChanged []string // keys whose values differ, and keys that only one view has; in key order
 	TokensSaved  int      // estimated tokens that After saves in a model's prompt, compared with Before
 }
 

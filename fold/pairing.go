@@ -32,7 +32,7 @@ type part struct {
 // pairing contains the function parts of a visible log by key. Parts with different keys are never paired.
 // Checking a change therefore needs only the keys of the changed parts.
 type pairing struct {
-	byKey       map[callKey][]part // in the order of the visible log
+	byKey       map[callKey][]part // parts of each key, in the order of the visible log
 	calls       int
 	parts       int
 	withContent []int // indices of the events with text or data

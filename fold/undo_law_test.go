@@ -100,7 +100,7 @@ func (l *undoLog) typeOf(id string) patch.Type {
 	return ""
 }
 
-// change logs a pin, an unpin, or the records of a revert. It may be refused.
+// change logs a pin, an unpin, or the records of a revert. The log may refuse them.
 func (l *undoLog) change(t *rapid.T) {
 	if n := l.view.Len(); n > 0 && rapid.IntRange(0, 4).Draw(t, "pin") == 0 {
 		id := l.view.At(rapid.IntRange(0, n-1).Draw(t, "event")).ID()

@@ -15,8 +15,8 @@ type ValuePolicy string
 
 // The value policies.
 const (
-	KeepValues ValuePolicy = "keep" // keep them; the state does not change
-	NullValues ValuePolicy = "null" // replace them with null
+	KeepValues ValuePolicy = "keep" // keep the values; the state does not change
+	NullValues ValuePolicy = "null" // replace the values with null
 )
 
 // SummaryPolicy determines what an erasure does to summaries and copies of the erased events.
@@ -24,9 +24,9 @@ type SummaryPolicy string
 
 // The summary policies.
 const (
-	RevertSummaries SummaryPolicy = ""      // erase their content, and revert visible summaries
-	BlankSummaries  SummaryPolicy = "blank" // erase their content
-	KeepSummaries   SummaryPolicy = "keep"  // leave them unchanged
+	RevertSummaries SummaryPolicy = ""      // erase the content of summaries and copies, and revert visible summaries
+	BlankSummaries  SummaryPolicy = "blank" // erase the content of summaries and copies
+	KeepSummaries   SummaryPolicy = "keep"  // leave summaries and copies unchanged
 )
 
 // Span is the range of records with seqs from From to To, inclusive.

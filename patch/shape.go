@@ -70,7 +70,7 @@ var (
 	isBase64 = stringThat("base64", func(text string) bool { return parses(base64.StdEncoding.DecodeString(text)) })
 	isData   = shape(func(c *jsonvalue.Cursor) *FieldError {
 		if c.Kind() == jsonvalue.Array {
-			return bytesShape(c) // encoding/json also decodes an array of numbers
+			return bytesShape(c) // encoding/json also decodes an array of numbers as bytes
 		}
 		return isBase64(c)
 	})

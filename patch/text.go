@@ -53,7 +53,7 @@ type Decoder struct {
 	initial map[string]Value
 	header  bool
 	line    []byte // the buffer of readLine
-	pending []byte // first line, if it is not a header
+	pending []byte // first line of the input, if it is not a header
 	started bool
 	err     error
 }
@@ -176,7 +176,7 @@ func (d *Decoder) start() error {
 
 func (d *Decoder) readHeader(text []byte) (bool, error) {
 	text, err := jsonvalue.Parse(text)
-	if err != nil { // Next reports the error
+	if err != nil { // Next will report this error
 		return false, nil
 	}
 	version := jsonvalue.Member(text, "patchlog")

@@ -18,7 +18,7 @@ type handle struct {
 	key            Key
 	cached         atomic.Pointer[write.State]
 
-	size     atomic.Int64 // estimated bytes of the view
+	size     atomic.Int64 // estimated size of the view in bytes
 	snapshot atomic.Pointer[snapshotMark]
 	queued   atomic.Bool // whether a snapshot is queued
 

@@ -387,9 +387,9 @@ func TestGroup(t *testing.T) {
 			"5 7 1 of r1 a2 first b1 b2 b3",
 			"", "", // duplicates
 			"6 of r1 a2 first b1 b2 b3",
-			"", // wrong seq
+			"", // append with a wrong seq
 			"8 of r1 a2 first b1 b2 b3 c1",
-			"", "", // wrong creation id, and an index out of range
+			"", "", // append with a wrong creation id, and patch with an index out of range
 			"of r1 a2 first b1 b2 b3 c1",
 			"9 of r1 a2 first b1 b2 b3 c1 s1",
 			"10 of r1 a2 first b1 b2 b3 c1 s1 s2",

@@ -286,7 +286,7 @@ func (t *Text) checkReceipts(d *write.Draft) error {
 // imported several times.
 type Text struct {
 	opts     ImportOptions
-	records  []patch.Record // without partial events
+	records  []patch.Record // records of the file, without partial events
 	lines    []int          // line of each record
 	initial  map[string]patch.Value
 	header   bool

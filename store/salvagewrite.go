@@ -22,7 +22,7 @@ func (v *salvager) write(ctx context.Context, l *salvage.Log) error {
 		EndUnknown: !l.EndKnown, MaybeDeleted: l.MaybeDeleted, Nameless: !l.Named,
 	}}
 	if l.Named {
-		w.out.Key, _ = keyOf(l.Name) // cannot fail: Logs has checked the name
+		w.out.Key, _ = keyOf(l.Name) // cannot fail, because Logs has checked the name
 	}
 	if l.Entry != nil {
 		w.meta = v.meta(l)
@@ -123,7 +123,7 @@ type salvagedWriter struct {
 	suffix string // suffix of the session's key
 	meta   *meta  // meta record for the session of each part
 
-	part     *SalvagedPart // nil between parts
+	part     *SalvagedPart // current part; nil between parts
 	creation *write.Creation
 	handle   *handle       // handle of the part's session
 	marks    receipt.Marks // marks of the part's records

@@ -140,7 +140,7 @@ func splitJoined(err error) []error {
 		return nil
 	}
 	if e, ok := err.(interface{ Unwrap() []error }); ok {
-		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // if the texts differ, the error has a text besides those of the joined errors
+		if all := e.Unwrap(); errors.Join(all...).Error() == err.Error() { // an error with a text besides those of its parts is not split
 			return all
 		}
 	}
