@@ -55,8 +55,8 @@ type ApproveRequest[K comparable] struct {
 	// View is the view that the pass was planned on. Events may have been appended to the log after this view.
 	View fold.View
 
-	// Summaries are the new summaries. There are none if the pass clears tool results, or if the covered events have no
-	// text.
+	// Summaries are the new summaries. The slice is empty if the pass clears tool results, or if the covered events
+	// have no text.
 	Summaries []SummaryDraft
 
 	// Patches are the patches of the pass, in the order in which they are logged. Either all or none are logged.

@@ -91,7 +91,7 @@ type Decision struct {
 // Except when tool results are cleared, a call and its response are either both in a window or both outside.
 // docs/COMPACTION.md has all rules.
 //
-// The error is that of [Config.Validate].
+// The error comes from [Config.Validate].
 func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err

@@ -19,7 +19,7 @@ const (
 // Limits on the numbers from which another is derived. In a long text, almost any number is the sum of others.
 const (
 	maxMultiple = 12 // largest multiple of a number, such as of a price
-	maxDistance = 12 // largest distance in the text between two numbers that are added or subtracted
+	maxDistance = 12 // largest distance between two numbers that are added or subtracted, counted in numbers
 )
 
 // isDerived reports whether a word can be derived from numbers of the text. It may be the same number in another
