@@ -18,14 +18,15 @@ import (
 //	cut 1+2 keep                 a splice of V[1:3] without replacement
 //	put 1+0 | r1 k=2 | r2        a splice with a replacement
 //	before e3                    a truncate_before
-//	pin e3                       a pin; unpin likewise
+//	pin e3                       a pin (an unpin is written as "unpin e3")
 //	revert p3                    a revert
 //	sum 0+2 drop | S1 role:model a summarise
 //	{"patchType":"rewind"}       a line of the text form
 //
-// An event is its id and fields: state, @ invocation, # branch, author, role, calls and responses by id, and
-// ids of long-running calls. Two colons come before the function name of a call or response that has no id. A
-// patch may have base:N and group:g. The id of the patch with seq 3 is p3.
+// An event is written as its id, followed by its fields. The fields are state (k=1), invocation (@inv1), branch (#a),
+// author, role, calls and responses by id, and long-running calls by id. If a call or response has no id, two colons
+// and the name of the function replace the id. A patch may have a base (base:N) and a group (group:g). The id of the
+// patch with seq 3 is p3.
 
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
 	t.Helper()
