@@ -209,7 +209,7 @@ func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...strin
 		}
 		look(data)
 		for _, text := range encoded.FindAll(data, -1) {
-			for shift := range 4 { // the letters before the text may be part of the same base64 group
+			for shift := range 4 { // letters directly before the text may look like base64 too
 				text := text[min(shift, len(text)):]
 				plain, _ := base64.StdEncoding.AppendDecode(nil, bytes.TrimRight(text[:len(text)/4*4], "="))
 				look(plain)

@@ -569,7 +569,7 @@ func TestColdRead(t *testing.T) {
 			e.view()
 			return take()
 		}
-		// Read are record 31 with s1, a21 and a22, record 33 with r1, a25 to a30, b1 to b6, and the records after
+		// The records read are 31 with s1, a21 and a22, 33 with r1, a25 to a30, b1 to b6, and the records after
 		// the snapshot.
 		e.same("records read", read(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		v := e.view()
