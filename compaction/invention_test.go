@@ -321,7 +321,7 @@ func TestSupplement(t *testing.T) {
 		{"", nil},
 		{"Ada asked about her orders at some length, and was told that they are on their way. " + strings.Repeat("She was content with all of it and said so. ", 20), []string{
 			"Also:\n- Never call me before nine.\n", "ORDER-4711 | sent", "ada@math.example"}},
-		{"All is well.", []string{"Also:\nTurns:\n- User: I am Ada"}},
+		{"All is well.", []string{"Also:\nSummary of earlier turns:\n- User: I am Ada"}},
 	} {
 		s := newSession(t, "")
 		s.say("user", "i1", "I am Ada, ada@math.example. Where is ORDER-4711? Never call me before nine.")

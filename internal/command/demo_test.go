@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 	rest := text
 	for _, want := range []string{
 		"created, 61 records added",
-		"prompt about 8,035 → 3,705 tokens",
+		"prompt about 8,035 → 3,708 tokens",
 		"last 4 of 17 visible events",
 		"not visible (10): ", "05:00:00",
 		"record 27, hidden by patch 63,", "05:00:00",
@@ -83,7 +83,7 @@ func TestDemoFitsAScreen(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	readme := string(testlog.Must(os.ReadFile("../../README.md"))(t))
-	if !strings.Contains(readme, "from 8,035 to 3,705") {
+	if !strings.Contains(readme, "from 8,035 to 3,708") {
 		t.Error("the README has other figures")
 	}
 }

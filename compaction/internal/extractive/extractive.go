@@ -62,7 +62,7 @@ type Input struct {
 
 // Headings of the sections, and labels of the lines of a turn.
 const (
-	turnsHeading = "Turns:"
+	turnsHeading = "Summary of earlier turns:"
 	openHeading  = "Open:"
 	rowsHeading  = "Rows:"
 	usedHeading  = "Identifiers:"
