@@ -80,7 +80,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 	return out, nil
 }
 
-// searchUser searches the sessions of a user, except the session with the key except. It skips sessions that
+// searchUser searches the sessions of a user, except the session whose key is in except. It skips sessions that
 // cannot be read.
 func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
 	skip := func(key store.Key, err error) bool {

@@ -13,10 +13,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RestoreCalls makes the calls that msg answers visible again if summaries hide them, as [compaction.RestoreCalls]
-// does. If sessions are compacted, call RestoreCalls before each Run whose message contains a function response.
-// [Service.AppendEvent] also restores such calls, but too late for the runner. Before the runner appends the message,
-// it searches for the call, which determines the agent that continues and the invocation to resume.
+// If summaries hide the calls that msg answers, RestoreCalls makes these calls visible again, as
+// [compaction.RestoreCalls] does. If sessions are compacted, call RestoreCalls before each Run whose message contains a
+// function response. [Service.AppendEvent] also restores such calls, but too late for the runner. Before the runner
+// appends the message, it searches for the call, which determines the agent that continues and the invocation to
+// resume.
 //
 // Afterwards sess shows the new view. If no call must be restored, RestoreCalls writes nothing.
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {

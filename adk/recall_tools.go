@@ -303,7 +303,8 @@ func (r *recallTools) read(ctx agent.Context, args readArgs) (out readResult, er
 		return out, err
 	}
 	out = readResult{Note: oldDataNote, Author: authorOf(hit), Time: timeOf(hit), Length: len(text)}
-	// Characters that JSON escapes take more tokens than estimated. So shorten the page until the result fits.
+	// If JSON escapes characters of the page, the result has more tokens than estimated. So shorten the page until the
+	// result fits.
 	for room := budget - tokensOf(out) - recall.AroundTokens; ; room = room * 2 / 3 {
 		page, next := recall.Page(text, args.Offset, max(1, room))
 		out.Text, out.NextOffset = page, max(next, 0)

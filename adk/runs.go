@@ -141,7 +141,7 @@ type run struct {
 	began                time.Time     // when an exclusive run began
 	seq                  uint64        // seq of the newest record that an exclusive run has seen
 	until                time.Time     // when the run counts as ended, unless an append renews its leases
-	ended                chan struct{} // closed when the run stops being exclusive
+	ended                chan struct{} // closed when the run no longer excludes other runs
 	cancelEndWithContext func() bool   // cancels endWithContext; nil if endWithContext was not called
 }
 

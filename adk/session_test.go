@@ -462,7 +462,7 @@ func TestRefusedRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(s session.Service, its session.Session) error
 		want error
-		says string // the wanted text; "": the text of ADK's error
+		says string // text that the error must contain; "" means that the error must have the text of ADK's error
 	}{
 		"create without app":                {request(&session.CreateRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
 		"create without user":               {request(&session.CreateRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},

@@ -15,7 +15,7 @@ type backoff struct {
 	failures         int               // number of consecutive failures
 	nextCall         uint64            // seq that the log must reach before the next call of the summarizer
 	nextPass         uint64            // seq that the log must reach before the next pass
-	skipped          map[string]uint64 // by event id: seq at which the event's window is no longer skipped
+	skipped          map[string]uint64 // key: event id; value: seq at which the event's window is no longer skipped
 	blanksCheckedSeq uint64            // seq of the newest patch when no blank summary could be reverted
 }
 

@@ -62,8 +62,8 @@ type Config struct {
 	// cleared. See [ClearToolResults].
 	ClearAfter int
 
-	// PromptTemplate is the template of the summarizer's prompt. It contains [TranscriptPlaceholder] for the transcript
-	// and may contain [WordCountPlaceholder] for the length in words. "" means [DefaultPromptTemplate] with
+	// PromptTemplate is the template of the summarizer's prompt. It must contain [TranscriptPlaceholder] for the
+	// transcript, and may contain [WordCountPlaceholder] for the length in words. "" means [DefaultPromptTemplate] with
 	// [DefaultInstructions].
 	PromptTemplate string
 

@@ -31,7 +31,7 @@ type Loss struct {
 // as returned by [fold.View.History] or a store's History. The running time is linear in the length of the
 // history.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
-	coveredBy := map[int][]*patch.Event{} // by the index of the visible event that replaces the events
+	coveredBy := map[int][]*patch.Event{} // key: index of the visible event that replaces the events
 	for _, e := range history {
 		coveredBy[e.Index] = append(coveredBy[e.Index], e.Event)
 	}

@@ -33,8 +33,8 @@ func (s *planner) openCalls(calls []fold.Call, cfg Config) (excluded []bool, wai
 	byID := map[string]int{} // index of the newest call so far with each id
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
-	subjectOfPending := map[int]int{}  // by pending request: the call that the request is about
-	subjectOfAnswered := map[int]int{} // by answered request: the call that the request is about and that has not returned since
+	subjectOfPending := map[int]int{}  // key: a pending request; value: the call it is about
+	subjectOfAnswered := map[int]int{} // key: an answered request; value: the call it is about, if that call has not returned since the answer
 	hasRequest := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		isRequest := asksUser(c)

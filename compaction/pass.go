@@ -22,7 +22,7 @@ type pass[K comparable] struct {
 	planner   *planner
 	window    *Window
 	history   history
-	originals map[int]loggedEvent // by visible index: the logged forms of the window's events whose results were cleared
+	originals map[int]loggedEvent // key: visible index; value: the logged forms of the window's events whose results were cleared
 	release   func()              // releases the claim
 	start     time.Time
 
@@ -182,9 +182,9 @@ func (r *groupRequest) fallbackWriter() writer {
 	return byFallback
 }
 
-// verifyAnswer checks an answer of the current writer, or the error failure that the writer returned. It then accepts
-// the answer as the summary of the group, selects the writer of the next answer, or returns the error that ends the
-// pass.
+// verifyAnswer checks an answer of the current writer. If the writer failed, the argument failure is the error that the
+// writer returned. Otherwise failure is nil. verifyAnswer then accepts the answer as the summary of the group, selects
+// the writer of the next answer, or returns the error that ends the pass.
 func (p *pass[K]) verifyAnswer(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
 	if err == nil && r.writer != byQuote {

@@ -47,7 +47,7 @@ type planner struct {
 	tokens   []int // total tokens of the events before each index; the last element is the total of all events
 	prompt   int   // measured or estimated tokens of the prompt
 	measured bool
-	pinned   map[string]bool // by event id
+	pinned   map[string]bool // key: event id
 	run      Run
 
 	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to
@@ -255,7 +255,7 @@ func isADKRecord(e *patch.Event) bool {
 	return ok
 }
 
-// isQuestion reports whether the event is a user message with more than function responses.
+// isQuestion reports whether the event is a user message that contains something besides function responses.
 func isQuestion(e *patch.Event) bool {
 	return e.Author() == "user" && e.SaysSomething() && !hasOnlyResponses(e)
 }

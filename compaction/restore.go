@@ -35,7 +35,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	}
 	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
 	parts := map[callName][]loggedPart{} // calls and responses of each name, in log order
-	origins := map[string]string{}       // by event id: the id of the event that it replaces
+	origins := map[string]string{}       // key: event id; value: the id of the event that it replaces
 	for r, err := range h.records(1) {
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	if err != nil {
 		return nil, err
 	}
-	copies := map[string]*eventCopy{} // by id of the original event
+	copies := map[string]*eventCopy{} // key: id of the original event
 	for name := range wanted {
 		hidden, summary, err := h.hiddenCall(places, parts[name])
 		if err != nil {

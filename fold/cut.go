@@ -25,7 +25,7 @@ type cut struct {
 	removed run
 	pin     *pinChange
 
-	standIns     []standIn // stand-ins among the events that the patch added
+	standIns     []standIn // the events that the patch added to represent removed events
 	carriedDelta delta     // net delta of the removed run, if the patch keeps the state; the first created node carries it
 
 	// The view's applied patches form a list, newest first. Views share its tail.

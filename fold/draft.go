@@ -85,9 +85,9 @@ func (d *Draft) Append(r *patch.Record) error {
 	return err
 }
 
-// withMissingRecords calls the function do with the draft's view. While this function needs records,
-// withMissingRecords repeats the call with these records. A view may need more records after it has received the
-// first records. If the draft does not contain all of them, the error names all records that were needed so far.
+// withMissingRecords calls do with the draft's view. While do needs records, withMissingRecords calls do again with a
+// view that has these records. A view may need more records after it has received the first records. If the draft does
+// not contain all of them, the error names all records that were needed so far.
 func (d *Draft) withMissingRecords(do func(View) error) error {
 	v, seqs := d.View, []uint64(nil)
 	for {

@@ -192,7 +192,7 @@ func (w *writer) patches(v View) {
 // reader reads the output of a writer. After an error, it returns zero values.
 type reader struct {
 	rest []byte
-	cuts map[uint64]*cut // by seq
+	cuts map[uint64]*cut // key: seq
 	err  error
 }
 
@@ -239,7 +239,7 @@ func (r *reader) id(before uint64) nodeID {
 	return id
 }
 
-// repeat reads a count, and calls the function read as often.
+// repeat reads a count, and calls read that many times.
 func (r *reader) repeat(read func()) {
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		read()

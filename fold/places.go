@@ -468,7 +468,7 @@ func laneOf(e *patch.Event) lane {
 	return lane{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
-// markerLane is the lane of markers. No event has this lane.
+// markerLane is a lane that no event has. It is the lane of markers, and stands for any lane where lanes do not matter.
 var markerLane = lane{"\x00", "\x00"}
 
 // standIn is an added event that represents removed events. It is a summary of the removed events of its lane,

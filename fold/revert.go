@@ -142,7 +142,7 @@ func (h removers) blockersOf(target *cut) (blockers []*cut) {
 
 // blockers returns the patches that must be reverted before target. These are the patches that removed a node
 // that target added, and the patches that created a node between the nodes that target added. A regular event
-// between them needs no patch here, because it was restored in place of a missing node.
+// between these nodes adds no patch to the result, because the event was restored in place of a missing node.
 func (v *View) blockers(target *cut) (blockers []*cut, removedBy removers) {
 	added := map[nodeID]bool{}
 	for n := range target.addedNodes {

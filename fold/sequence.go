@@ -54,8 +54,8 @@ func (n *node) carriedDelta() delta {
 // Replacing g by x and y copies the root and the second leaf. Both sequences share the other leaves. All leaves
 // have the same depth. A nil sequence is empty.
 type sequence struct {
-	nodes []node  // of a leaf; 1 to maxWidth
-	kids  []child // of an inner node; 1 to maxWidth
+	nodes []node  // nodes of a leaf; 1 to maxWidth
+	kids  []child // children of an inner node; 1 to maxWidth
 	counts
 	owner *owner
 	net   atomic.Pointer[delta]

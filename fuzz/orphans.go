@@ -55,8 +55,8 @@ func partsOf(visible []*node) []part {
 // pairing has the pairs of calls and responses in a visible log.
 type pairing struct {
 	parts     []part
-	callOf    map[place]part   // by place of a response: the call that it answers
-	responses map[place][]part // by place of a call: the response, followed by responses that amend it
+	callOf    map[place]part   // key: place of a response; value: the call that it answers
+	responses map[place][]part // key: place of a call; value: the response, followed by responses that amend it
 }
 
 // pair reads the visible log part by part. The key of a call or response is its id, or its function name if it has

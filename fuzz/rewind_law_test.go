@@ -223,7 +223,7 @@ func TestLawRewindLosesNothing(t *testing.T) {
 		if got, want := seqs(after), seqs(before); !maps.Equal(got, want) {
 			t.Fatalf("rewound to %d, %s represent %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
 		}
-		pinned := map[*patch.Event]bool{} // by event: whether it was pinned, even if hidden
+		pinned := map[*patch.Event]bool{} // key: event; value: whether it was pinned, even if hidden
 		for _, a := range before.applied {
 			if a.pin != nil {
 				pinned[a.pin.event] = before.isPinned(a.pin)

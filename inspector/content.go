@@ -27,7 +27,7 @@ const (
 	blockBytes = 400     // reserved for a block, besides its text
 	markBytes  = 120     // reserved for a marked identifier
 	classBytes = 40      // reserved for a coloured run
-	lineBytes  = 40      // bytes of a text that count as one line when folding
+	lineBytes  = 40      // a text with more than n/lineBytes line breaks is folded like a text of more than n bytes
 	nameRunes  = 200     // maximum number of runes of a name
 )
 

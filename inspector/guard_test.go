@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ask sends a request to an inspector, after the function change has modified the request.
+// ask sends a request to an inspector, after the functions in change have modified the request.
 func ask(h http.Handler, method, target string, change ...func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(method, target, nil)
 	r.Host = "127.0.0.1:7070"

@@ -73,7 +73,7 @@ type summaryRow struct {
 	Tokens       string // "62.8k → 2.0k tokens"
 	By           string
 	Text         []textLine
-	More         []textLine // lines that are folded
+	More         []textLine // lines that are collapsed at first, under “more lines”
 	Lost         []fact
 	LostMore     int
 	Invented     int
@@ -95,7 +95,7 @@ func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row 
 type itemList struct {
 	items   []item
 	last    *row
-	heading *turnHeading // of the current turn
+	heading *turnHeading // heading of the current turn
 	what    string
 }
 

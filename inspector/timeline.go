@@ -52,7 +52,7 @@ type patchStep struct {
 // timeline has a step for each record of a log. It is extended as the log grows. Copies handed to pages do not
 // change.
 type timeline struct {
-	info      store.Info // as of the first read
+	info      store.Info // the info as of the first read
 	view      fold.View
 	steps     []step
 	turns     ops.Turns // used only by add

@@ -197,8 +197,8 @@ func (a *action) selectedIDs(seen fold.View) (ids []string) {
 	return ids
 }
 
-// moveSelection maps the spans from the view of the argument seen to the later view of the argument now. It
-// returns the ids of selected events that are hidden in the later view.
+// moveSelection maps the selected spans from the view in seen to the later view in now. It returns the ids of selected
+// events that are hidden in the later view.
 func (a *action) moveSelection(seen, now fold.View) (gone []string) {
 	at := make(map[string]int, now.Len())
 	for n, e := range now.Events() {

@@ -99,7 +99,7 @@ func (i *Inspector) countErased(ctx context.Context, e store.Erasure) (n erasedC
 	for _, s := range e.Sessions {
 		n.values += len(s.Initial)
 		var selected []store.ErasedEvent
-		hasEvents := map[uint64]bool{} // by seq, whether events of the record are erased
+		hasEvents := map[uint64]bool{} // key: seq; value: whether events of the record are erased
 		for _, event := range s.Events {
 			hasEvents[event.Seq] = hasEvents[event.Seq] || event.Index >= 0
 		}

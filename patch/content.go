@@ -325,7 +325,7 @@ func (s *promptSize) add(p part) {
 		s.media++
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for name, v := range jsonvalue.Members(p.value) {
-			if name != "id" && !(p.kind == PartResponse && name == "parts") { // contentParts yields the media of a response separately
+			if name != "id" && !(p.kind == PartResponse && name == "parts") { // contentParts yields the media in a response as separate parts
 				s.addValue(v)
 			}
 		}

@@ -21,10 +21,10 @@ type Index struct {
 	branchScopes      []branchScope
 	branchScopeIndex  map[branchScope]int32
 	words             uint64         // number of words in all docs
-	termPostings      map[term]int32 // by term: index in postings
-	inflectedPostings map[term]int32 // by unstemmed word: index in postings; words with the same stem share a posting
+	termPostings      map[term]int32 // key: term; value: index in postings
+	inflectedPostings map[term]int32 // key: unstemmed word; value: index in postings; words with the same stem share a posting
 	postings          []posting
-	formLinks         map[term]int32 // by form: 1 + the index in links of the last entry for the form
+	formLinks         map[term]int32 // key: form; value: 1 + the index in links of the last entry for the form
 	links             []link
 	counts            []count // occurrences of terms in the event that is being added
 	listBytes         int     // total size of the lists of all postings in bytes

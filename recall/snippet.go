@@ -77,7 +77,7 @@ func (t Terms) marks(text string, similar bool) []mark {
 			}
 		}
 	}
-	cache := map[term]int{} // by term of an unstemmed word: index of the query term, or -1
+	cache := map[term]int{} // key: term of an unstemmed word; value: index of the query term, or -1
 	indexOf := func(word []byte) int {
 		as := unstemmedTerm(word)
 		i, ok := cache[as]

@@ -121,8 +121,8 @@ func (s *splitter) isPossessive(text string, i int) bool {
 	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == classNone && text[i+1] < utf8.RuneSelf)
 }
 
-// nextRune returns the first character of a text and its length in bytes. If Unicode has a composed form, a letter with
-// its accents is one character, and so are the parts of a Hangul syllable.
+// nextRune returns the first character of a text and its length in bytes. A letter and its accents count as one
+// character if Unicode has a composed form. The same holds for the parts of a Hangul syllable.
 func nextRune(text string) (r rune, size int) {
 	if r, size = utf8.DecodeRuneInString(text); r < utf8.RuneSelf {
 		return r, size
@@ -166,10 +166,10 @@ func beginsUnspaced(text string) bool {
 	return isUnspaced(r)
 }
 
-// unstemmedTerm returns the term of a word with its ending.
+// unstemmedTerm returns the term of a word without removing its ending.
 func unstemmedTerm(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 
-// stemmedTerm returns the term of a word without its ending.
+// stemmedTerm returns the term of a word after removing its ending.
 func stemmedTerm(word []byte) term {
 	switch {
 	case !isInflected(word):

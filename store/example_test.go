@@ -412,7 +412,8 @@ func ExampleStore_HistoryPage() {
 	// event not found: the history has no event "e9"
 }
 
-// Check a text before opening the store, because an open store locks its file.
+// Read an exported log before opening the store, so that errors in the text are found while the store's file is not
+// locked.
 func ExampleReadText() {
 	ctx := context.Background()
 	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})

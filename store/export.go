@@ -53,7 +53,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 				return err
 			}
 		}
-		erased := map[string]patch.Erasure{} // by the id of the receipt
+		erased := map[string]patch.Erasure{} // key: the id of the receipt
 		for i, e := range session.View.Events() {
 			if err := record(patch.Record{Event: e}); err != nil {
 				return err

@@ -100,8 +100,8 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	return session, err
 }
 
-// copyLog adds the records of another log to a new session, up to the seq last, or all records if the argument last
-// is [endOfLog]. It then adds the receipts that the copied records need.
+// copyLog adds the records of another log to a new session, up to the record with seq last. If last is
+// [endOfLog], it adds all records. It then adds the receipts that the copied records need.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
 	var erased receipt.Marks
 	view := c.View

@@ -371,7 +371,7 @@ func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event 
 	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
 }
 
-// beforeFirst returns a hook that runs the function do before the first call with the given name.
+// beforeFirst returns a hook that runs do before the first call with the given name.
 func beforeFirst(call string, do func()) func(ctx context.Context, call string) (backend.Backend, error) {
 	var begun atomic.Bool
 	return func(_ context.Context, c string) (backend.Backend, error) {
@@ -441,7 +441,7 @@ func (h *hooked) takeCalls() string {
 	return calls
 }
 
-// set replaces the hook serve.
+// set replaces the hook that answers calls.
 func (h *hooked) set(serve func(ctx context.Context, call string) (backend.Backend, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -459,7 +459,7 @@ func (h *hooked) takeIntervals() (apart []time.Duration) {
 	return apart
 }
 
-// late replaces the next Append with the function take. The outcome of that Append is unknown, as if the
+// late makes the next Append call take instead. The outcome of that Append is unknown, as if the
 // connection broke during the call.
 func (h *hooked) late(take func(do func() error)) {
 	h.appended = func(_ context.Context, _ int, next func(ctx context.Context) error) error {

@@ -293,9 +293,9 @@ type Text struct {
 	hasPatch bool
 }
 
-// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. A caller
-// that waits for input can therefore open the store, which locks its file, after ReadText returns. The error
-// matches [ErrInvalid] or [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
+// ReadText reads a file of the text form and checks the form of its records. ReadText needs no store. A caller can
+// therefore open the store afterwards, so that the store's file is not locked while the caller waits for input. The
+// error matches [ErrInvalid] or [ErrTooLarge] and names file and line. If r fails, ReadText returns the error of r.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)

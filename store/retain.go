@@ -69,8 +69,8 @@ type RetainOptions struct {
 // handles the remaining sessions.
 //
 // The last use of a session is [Retained.Used]. It depends on the timestamps that the events carry. A session whose
-// events have old timestamps counts as used at its creation. If a timestamp lies in the future, Retain keeps the
-// session until DeleteAfter after that time. A copy of a session has the times of the original. If a session is
+// events have old timestamps counts as used at its creation. If a timestamp lies in the future, the session is due only
+// when DeleteAfter has passed since that timestamp. A copy of a session has the times of the original. If a session is
 // written to after Retain found it due, Retain keeps it.
 //
 // Retain erases an unpinned event if a patch hid it at least EraseHiddenAfter ago and it has been hidden since. The

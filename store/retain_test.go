@@ -195,8 +195,8 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 	apply(10, patch.NewRevert("f back"))
 }
 
-// without returns the texts that the function hiding appended and that no record of the session contains any
-// longer. It also checks the texts in others.
+// without returns the texts that hiding appended and that no record of the session contains any longer. It also checks
+// the texts in others.
 func without(t testing.TB, s *store.Store, key store.Key, others ...string) string {
 	t.Helper()
 	raw := exportOf(t, s, key, store.ExportOptions{})

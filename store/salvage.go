@@ -38,7 +38,7 @@ type Salvaged struct {
 	DeletedRecords int `json:"deletedRecords"`
 
 	Pages       uint64 `json:"pages"`       // number of pages that the file contains or has room for
-	Metas       int    `json:"metas"`       // number of intact pages among the two that name the newest commit: 0, 1 or 2
+	Metas       int    `json:"metas"`       // number of intact pages among the two that name the two newest commits: 0, 1 or 2
 	BrokenPages int    `json:"brokenPages"` // number of pages in use that cannot be read as pages
 	Unread      int64  `json:"unread"`      // number of bytes that the disk failed to read
 }
@@ -65,7 +65,8 @@ type SalvagedSession struct {
 	Nameless bool `json:"nameless"`
 	// Stateless reports that the initial state and the time of creation are lost.
 	Stateless bool `json:"stateless"`
-	// Whole reports that the session is complete and unchanged.
+	// Whole reports that nothing of the session is lost or uncertain, and that all records are in one part with their
+	// original seqs.
 	Whole bool `json:"whole"`
 }
 

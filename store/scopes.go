@@ -51,7 +51,7 @@ type scopeCache struct {
 	mu     sync.Mutex
 	limit  int
 	bytes  int
-	scopes map[string]*scope // by the scope's name in the backend
+	scopes map[string]*scope // key: the scope's name in the backend
 }
 
 // scopesQuery requests the shared scopes of a session. If the cached version of a scope is current, the backend

@@ -5,8 +5,8 @@
 //
 // The command copies the source of the required version of ADK's module to a temporary directory. In the copy, it
 // changes session.InMemoryService to return a patchlog service. Then it runs the tests of all packages that may call
-// InMemoryService twice: first with ADK's service, then with patchlog's. Arguments select packages, such as runner or
-// server/adkrest.
+// InMemoryService. Each test runs twice: first with ADK's service, then with patchlog's. Arguments select packages,
+// such as runner or server/adkrest.
 //
 // Every difference must be listed in differences.txt with its reason. The command fails if a difference is not
 // listed, or if a listed difference no longer exists. If the module cache lacks a module that ADK's tests need, Go

@@ -13,7 +13,7 @@ import (
 type results struct {
 	set      set
 	policies []string
-	figures  map[[2]string]quality.Figures // by policy and family
+	figures  map[[2]string]quality.Figures // key: policy and family
 }
 
 // measure replays each session of a set under each policy, with the selected probes.

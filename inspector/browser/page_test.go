@@ -32,7 +32,7 @@ import (
 // pageOptions are options of [openPage]. The zero value means a light window of 1280 by 800 pixels with
 // JavaScript.
 type pageOptions struct {
-	Width, Height int64 // of the window, in CSS pixels; 0 means 1280 and 800
+	Width, Height int64 // size of the window, in CSS pixels; 0 means 1280 and 800
 	Mobile        bool  // pages follow their viewport settings, as on a phone
 	Dark          bool  // the browser prefers dark colours
 	NoScript      bool  // JavaScript is off

@@ -37,8 +37,7 @@ type schemaField struct {
 var base64Text = new(schema)
 
 // eventSchema returns the schema of an event. It parses eventNames and genaiNames. Each line contains a type and the
-// names of its fields. If the value of a field also has a schema, a colon and the type of the value follow the name
-// of the field.
+// names of its fields. A field whose value has a schema of its own is written as name:type.
 var eventSchema = sync.OnceValue(func() *schema {
 	types := map[string]*schema{"Bytes": base64Text}
 	var of func(name string) *schema

@@ -134,7 +134,7 @@ func visibleIDs(v fold.View) map[string]bool {
 // planner caches the patches of a view's log.
 type planner struct {
 	Options
-	units map[uint64]*unit // by the seqs of their patches
+	units map[uint64]*unit // key: seq of a patch of the unit
 }
 
 // unit contains the patches of a group, or a single patch without a group.

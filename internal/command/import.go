@@ -71,7 +71,7 @@ type importing struct {
 	opts   migrate.Options
 	bar    *terminal.Progress
 	target *store.Store
-	many   bool // several sessions are possible, so sessions without new records are not reported
+	many   bool // the source may have several sessions, so sessions without new records are not reported
 	quiet  bool
 }
 

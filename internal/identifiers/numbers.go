@@ -59,8 +59,8 @@ func (s *numbers) canDerive(n int64, places int) bool {
 	return isSum(s.byDecimals[places], n) || places == 0 && isSum(s.byDecimals[2], n)
 }
 
-// isSum reports whether n is the sum of a few consecutive numbers, or the sum or difference of two numbers that are
-// close to each other.
+// isSum reports whether n is the sum of a few numbers that directly follow each other in the list, or the sum or
+// difference of two numbers at most maxDistance places apart.
 func isSum(numbers []int64, n int64) bool {
 	for i, first := range numbers {
 		sum := first

@@ -118,8 +118,8 @@ func Clip(text string, most int) string {
 	return short
 }
 
-// writeRune writes r, which begins text. It writes an escape if the argument shown is false or r is a byte that is not
-// UTF-8.
+// writeRune writes r, the first rune of the argument text. It writes an escape instead if the argument shown is false or
+// r is a byte that is not UTF-8.
 func writeRune(b *strings.Builder, shown bool, r rune, text string) {
 	if shown && !isBadByte(r, text) {
 		b.WriteRune(r)
@@ -272,8 +272,8 @@ type Kind string
 
 // The kinds of records and visible events.
 const (
-	User     Kind = "user"     // by the user
-	Model    Kind = "model"    // by any other author
+	User     Kind = "user"     // written by the user
+	Model    Kind = "model"    // written by any other author
 	Call     Kind = "call"     // calls a tool, and may have other content
 	Response Kind = "response" // has the result of a call, and may have other content
 	Summary  Kind = "summary"  // represents other events

@@ -202,7 +202,7 @@ type replay struct {
 	rawTokens     int
 	prompt        []nodeID // nodes of the prompt of the turn before
 	texts         map[*patch.Event]string
-	replacedTexts map[string]string // by id of an inserted event: the text of the events that it replaces
+	replacedTexts map[string]string // key: id of an inserted event; value: the text of the events that it replaces
 }
 
 type nodeID struct {

@@ -59,7 +59,7 @@ func parseHandles(text string) (all []Handle) {
 // Traces finds the events that the results of [SearchTool] and [ReadTool] came from. The caller must pass the events
 // of the log to Of in order. The zero value is ready for use. Traces is not safe for concurrent use.
 type Traces struct {
-	reads map[string][]Handle // by id of the call of ReadTool
+	reads map[string][]Handle // key: id of the call of ReadTool
 }
 
 // Of returns the events that the tool results in e came from.

@@ -527,7 +527,7 @@ type Copier interface {
 	// Copy copies the backend, without snapshots, as of one moment after the call began. It then calls the function use
 	// with the copy, both as a read-only backend and as a file. When this function returns, Copy removes the copy. The
 	// function sum returns the checksum stored in an encoded record. If data is missing, or the records of a log do not
-	// match its chain, Copy fails with ErrDamaged and does not call the function use. Copy delays writers no longer
+	// match its chain, Copy fails with ErrDamaged and does not call use. Copy delays writers no longer
 	// than a write does, and has no lock while the function runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }

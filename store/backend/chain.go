@@ -22,8 +22,8 @@ func (c Chain) Add(sum uint32) Chain {
 	return c
 }
 
-// Replace returns the chain after the checksum of one record changes from the value old to the value sum. The
-// argument following is the number of records after that record. The time is logarithmic in this number.
+// Replace returns the chain after the checksum of one record changes from old to sum. The argument
+// following is the number of records after that record. The time is logarithmic in this number.
 func (c Chain) Replace(following uint64, old, sum uint32) Chain {
 	// CRC is linear: the CRCs of two texts of the same length differ by the CRC of their XOR, computed without the
 	// initial and the final inversion. Here the XOR of the texts is four bytes followed by zeros.

@@ -145,7 +145,7 @@ type layout struct {
 	page     int
 	root     int            // the page whose elements are the buckets
 	freelist int            // the first page of the free list
-	branches map[string]int // by bucket: the number of a branch page, if the bucket has branch pages
+	branches map[string]int // key: bucket; value: the number of a branch page, if the bucket has branch pages
 	leaves   map[string][]int
 }
 

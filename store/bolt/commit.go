@@ -18,7 +18,7 @@ import (
 type pending struct {
 	name            string
 	batch           backend.Batch
-	hashes          []idHash          // of all ids of the batch, in order
+	hashes          []idHash          // hashes of all ids of the batch, in order
 	snapshot        *backend.Snapshot // if not nil, the snapshot to store, and the batch has only the creation id
 	makeReplacement func(backend.Head) (backend.Replacement, error)
 	replace         *backend.Replacement // if makeReplacement is not nil, its result, and the batch has the records appended by that result
@@ -293,8 +293,8 @@ func (s session) putSnapshot(tx *bbolt.Tx, snapshot backend.Snapshot) error {
 	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(snapshot)))
 }
 
-// putRecords writes records after the session's last record and updates the head. The argument hashes has the hashes
-// of all ids of the records, in order.
+// putRecords writes records after the session's last record and updates the head. The argument hashes contains the
+// hashes of all ids, in the order of the records.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

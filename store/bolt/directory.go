@@ -166,7 +166,7 @@ func (f *findings) err() error {
 type sessionReader struct {
 	backend  *Backend
 	found    *findings
-	progress map[string]*readProgress // by session number
+	progress map[string]*readProgress // key: session number
 	*replica                          // nil for a Check, which does not decode records
 }
 

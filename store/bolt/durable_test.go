@@ -19,7 +19,7 @@ import (
 // they are not on disk.
 type unsyncedFile struct {
 	cache, disk []byte
-	dirty       map[int]bool // by page number: pages that the next sync writes to disk
+	dirty       map[int]bool // key: number of a page that the next sync writes to disk
 	failSync    bool
 	canWrite    bool
 }

@@ -61,7 +61,7 @@ func FailRewriteMeta(b *Backend, err error) (restore func()) {
 	return b.setOptions(func(o *Options) { o.rewriteMeta = func(durableFile, *metaPage) error { return err } })
 }
 
-// SetSyncDir replaces the function that syncs a directory by f, until restore is called.
+// SetSyncDir makes the backend sync directories with f until restore is called.
 func SetSyncDir(b *Backend, f func(dir string) error) (restore func()) {
 	return b.setOptions(func(o *Options) { o.syncDir = f })
 }

@@ -57,7 +57,7 @@ type sessionIDs struct {
 	mu   sync.Mutex
 	from uint64 // 0 if no row was read yet
 	last uint64
-	ids  map[idHash]uint64 // by hash of the id: seq of the record
+	ids  map[idHash]uint64 // key: hash of the id; value: seq of the record
 }
 
 func (n *idCache) session(db *bbolt.DB, number []byte) *sessionIDs {
@@ -90,7 +90,8 @@ func (n *idCache) update(k *sessionIDs, f func() error) error {
 	return err
 }
 
-// add adds the ids of committed records. The argument hashes has the hashes of all ids of the records, in order.
+// add adds the ids of committed records. The argument hashes contains the hashes of all ids, in the order of the
+// records.
 func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return

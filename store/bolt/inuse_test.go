@@ -21,7 +21,7 @@ import (
 type filePages struct {
 	size, list int64            // page size in bytes, and number of the first page of the free list
 	free       []int64          // numbers of the free pages
-	leaves     map[string]int64 // by key in bucketRecords: the number of the leaf page
+	leaves     map[string]int64 // key: key in bucketRecords; value: the number of the leaf page
 	first      []string         // the first key of each leaf, in order
 }
 
@@ -109,7 +109,7 @@ func TestDamagedRecordLeaf(t *testing.T) {
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
-		lost := map[uint64]uint64{} // by session number: the seq of the first record in the damaged page
+		lost := map[uint64]uint64{} // key: session number; value: the seq of the first record in the damaged page
 		for k, leaf := range p.leaves {
 			n, seq := binary.BigEndian.Uint64([]byte(k)), binary.BigEndian.Uint64([]byte(k)[8:])
 			if leaf == p.leaves[key] && seq > 0 && (lost[n] == 0 || seq < lost[n]) {

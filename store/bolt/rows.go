@@ -44,7 +44,7 @@ const (
 	kindFamily   kind = 'f' // either row of bucketFamilies
 )
 
-var kinds = []byte("ehlrxsvnouf") // all kinds of whole rows
+var kinds = []byte("ehlrxsvnouf") // all kinds except kindIDs, which is only a part of a record's row
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

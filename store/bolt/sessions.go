@@ -25,8 +25,8 @@ type session struct {
 	head     *head
 }
 
-// head describes the end of a session's log and has the chain of its records. An append writes the head but not the
-// entry.
+// head describes the end of a session's log. It includes the chain, a checksum over the checksums of all records. An
+// append writes the head but not the entry.
 type head struct {
 	headFields
 	counts []byte

@@ -28,7 +28,7 @@ type content struct {
 	sessions  map[string]*session
 	names     []string // sorted session names
 	shared    map[string][]byte
-	versions  map[string]backend.Token // by scope of the shared values
+	versions  map[string]backend.Token // key: scope of the shared values
 	fenced    map[string]bool          // creation ids that can no longer be used
 	deletions recentDeletions
 	leases    map[string]lease

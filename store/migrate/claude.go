@@ -43,7 +43,7 @@ var claudeCode = Format{
 
 type claudeReader struct {
 	line           int            // number of lines read so far
-	last           map[string]int // by message id: number of the last line with usage
+	last           map[string]int // key: message id; value: number of the last line with usage
 	agent          string         // id of the subagent, if the file is a subagent's
 	started        bool
 	parentsOmitted bool     // whether rows have null as parent although they follow other rows
@@ -76,7 +76,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 		}
 		units = units[:n]
 	}
-	childrenBefore := map[int][]int{} // by parent: the lines that precede the parent in the file
+	childrenBefore := map[int][]int{} // key: parent; value: the lines that precede the parent in the file
 	for i, h := range heads[:len(units)] {
 		if j, ok := positions[h.parent]; ok && j > i && j < len(units) {
 			childrenBefore[j] = append(childrenBefore[j], i)

@@ -34,9 +34,9 @@ type decoder struct {
 	size       int // total size of the units in bytes
 	weight     int // estimated memory for the records during the import
 	usedIDs    map[string]bool
-	hashes     map[string][sha256.Size]byte // by id of the line: hash of the content
+	hashes     map[string][sha256.Size]byte // key: id of the line; value: hash of the content
 	digest     [sha256.Size]byte            // hash of the current unit
-	idCounts   map[string]int               // by purpose: number of ids made for the current line
+	idCounts   map[string]int               // key: purpose; value: number of ids made for the current line
 	invocation string
 	report     report
 }

@@ -20,7 +20,7 @@ import (
 type fakeSource struct {
 	sessions    []*migrate.Session
 	shared      []migrate.Shared
-	errs        map[int]error // by index: the error to yield instead of the session
+	errs        map[int]error // key: index; value: the error to yield instead of the session
 	differences []migrate.Difference
 }
 

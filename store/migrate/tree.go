@@ -52,10 +52,10 @@ type change struct {
 // on the new path was reverted, it is inserted again.
 type tree struct {
 	view        fold.View
-	nodes       map[string]*node  // by id of the entry
-	events      map[string]*node  // by id of the event
-	firstPieces map[string]*node  // by id of the message: the node of the message's first piece
-	callers     map[string]*node  // by id of the call: the newest node that has the call
+	nodes       map[string]*node  // key: id of the entry
+	events      map[string]*node  // key: id of the event
+	firstPieces map[string]*node  // key: id of the message; value: the node of the message's first piece
+	callers     map[string]*node  // key: id of the call; value: the newest node that has the call
 	entries     []*node           // in file order; nil for an entry that is not part of the tree
 	session     string            // id of the session, or "" if no line had an id yet
 	callNames   map[string]string // names of functions, by id of the call

@@ -21,7 +21,7 @@ type drawnEntry struct {
 	compaction bool
 	keep       int // index of the first kept entry, or -1
 
-	batch int // index of the first piece of the message, for a piece with one of several parallel calls; otherwise -1
+	batch int // if the entry has one of several parallel calls of a message: index of the first piece of that message; otherwise -1
 }
 
 // pathTo returns the indices of the entries on the path from the root to an entry.

@@ -50,8 +50,9 @@ const (
 	callTimeouts = 5
 )
 
-// until repeats a call until it succeeds. If the outcome of an attempt was unknown, a later attempt may also
-// fail with the error settled. If an attempt fails, until calls nothing to check that the attempt had no effect.
+// until repeats a call until it succeeds. If the outcome of an attempt was unknown, a later attempt may
+// instead fail with the error in settled. The function nothing, if not nil, checks that a failed attempt had no effect.
+// It is called unless the outcome of an earlier attempt was unknown.
 func (x *script) until(what string, call func(ctx context.Context) error, settled error, nothing func() error) {
 	x.t.Helper()
 	unknown := false

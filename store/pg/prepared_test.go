@@ -174,7 +174,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	testlog.WantNil(t, <-done)
 }
 
-// Fetch succeeds after the type of a column was changed, although its prepared statements are outdated.
+// Fetch succeeds even if a column's type has changed since Fetch prepared its statements.
 func TestAltered(t *testing.T) {
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})

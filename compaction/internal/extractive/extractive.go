@@ -40,8 +40,8 @@ const (
 	// levelFactor is the factor between levels of importance. The user's words and the last states have the highest
 	// level. The closing words and calls of the latest turns have the second level, and everything else has the third.
 	// The weight of a word that is already in the summary, or of a request that was answered, is also multiplied by
-	// levelFactor. With 0.2, 71 instead of 72 % of the facts of tau-bench are visible. Of a long coding session, 89
-	// instead of 93 % of the facts are visible.
+	// levelFactor. With levelFactor 0.2, the share of visible facts falls from 72 to 71 % in tau-bench, and from 93 to
+	// 89 % in a long coding session.
 	levelFactor = 0.3
 
 	// emphasis is the factor for a sentence with a word of a limit, a preference or a correction. It is also the value

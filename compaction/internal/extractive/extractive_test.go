@@ -160,8 +160,8 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// If the transcript has a line for an event, the event has a non-empty summary. Otherwise its window would never be
-// summarised.
+// If the transcript has a line for an event, the event has a non-empty summary. With an empty summary, a window
+// that contains only this event would never be summarised.
 func TestSaysSomething(t *testing.T) {
 	program := testlog.EventOf(t, map[string]any{"author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: " + strings.Repeat("a guide. ", 50)}}}})
 	for _, e := range []*patch.Event{

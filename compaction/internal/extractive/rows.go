@@ -16,7 +16,7 @@ import (
 // under a header with their names.
 type rows struct {
 	byKey         map[string][]*row   // rows by the names and values of their ids
-	columns       map[string][]string // by sorted column names: the names in the order of the first row that has these columns
+	columns       map[string][]string // key: sorted column names; value: the names in the order of the first row that has these columns
 	nestedHeaders map[string]bool     // headers of rows with the same id in different objects; these rows also show the id of the containing object
 	all           []*row
 }
@@ -34,7 +34,7 @@ type row struct {
 	order     int  // position in the order of addition, or -1 if a later state has replaced the row
 	hasDateID bool // whether the id is a date
 	used      bool // whether the user, the agent or a call used the id
-	rank      int  // position among the unused rows of the same header, the newest first; 0 if used
+	rank      int  // position among the unused rows with the same header, counted from the newest row; 0 if used
 	written   bool
 }
 
@@ -238,7 +238,7 @@ func (r *rows) write(s *reader, otherSummary *identifiers.Index, room tokens.Siz
 	}
 	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.order, a.order)) })
 	datedRoom := fraction(room, maxDatedShare)
-	lines := make(map[string][]string) // by header, which is also the first line
+	lines := make(map[string][]string) // key: the header, which is also the first line
 	for _, row := range ranked {
 		size := tokens.Of(row.cells + "\n")
 		if lines[row.header] == nil {

@@ -48,8 +48,8 @@ type reader struct {
 
 	earlierIDs    *identifiers.Index // identifiers of earlier summaries
 	sourceIDs     *identifiers.Index // identifiers of all events
-	waitingCalls  map[string][]*call // by call id, or by function name
-	states        map[string]state   // by kind and thing
+	waitingCalls  map[string][]*call // key: call id, or function name for a call without id
+	states        map[string]state   // key: kind and thing
 	seenSentences map[string]bool    // sentences of agent messages that are not the last message of their turn
 	calls         []*call
 	rows          *rows
@@ -128,7 +128,7 @@ func (s *reader) addUserText(text string) {
 // addAgentText reads text of the agent. The argument begins is true if the text begins a message, and false if it
 // continues one.
 func (s *reader) addAgentText(t *turn, text string, begins bool) {
-	if begins { // join the sentences of the previous message to one unit, because a single sentence is a fragment
+	if begins { // join the sentences of the previous message into one unit, because a sentence on its own would be a fragment
 		t.lastMessage = min(t.lastMessage, len(t.agentUnits))
 		message := t.agentUnits[t.lastMessage:]
 		for len(message) > 0 && isLeadIn(message[len(message)-1]) { // omit sentences that only introduce a call
@@ -344,7 +344,7 @@ func (t *turn) listCalls(isLatest bool) {
 		return
 	}
 	var earlier []*unit
-	seen := map[string]bool{} // by tool and by the thing that the call affects
+	seen := map[string]bool{} // key: tool and the thing that the call affects
 	for _, c := range slices.Backward(t.calls) {
 		calls, subject := byName[c.name], c.name+" "+cmp.Or(c.action.key, c.args)
 		if len(calls) > maxSingleCalls && c != calls[len(calls)-1] && !seen[subject] && !c.action.isReadOnly && c.action.check == "" && len(c.action.files) == 0 && len(earlier) < maxLatestItems {

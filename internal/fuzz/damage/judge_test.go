@@ -123,7 +123,7 @@ func (t *trial) checkIntactKept(before *tree) {
 			now[row.key+row.value] = true
 		}
 	}
-	at := map[string]int{} // by key: offset of the record in use, because an earlier state may have copies elsewhere
+	at := map[string]int{} // key: key of the row; value: offset of the record in use, because an earlier state may have copies elsewhere
 	for _, row := range t.tree.rows {
 		if row.bucket == "records" {
 			at[row.key] = row.from

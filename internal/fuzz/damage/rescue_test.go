@@ -53,7 +53,7 @@ func (w *wreck) salvageRecords(data []byte, intact []place) (got int, wrong []st
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
-	numbers := map[store.Key][]uint64{} // by key: the numbers of all sessions that have had the key
+	numbers := map[store.Key][]uint64{} // key: session key; value: the numbers of all sessions that have had the key
 	for n, key := range w.Keys {
 		numbers[key] = append(numbers[key], n)
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}

@@ -31,7 +31,7 @@ type trial struct {
 	writesFirst bool   // whether some writes precede the reads
 	s           *store.Store
 
-	logs      map[store.Key]map[uint64]string // by session and seq: the records, including those acknowledged after the damage
+	logs      map[store.Key]map[uint64]string // key: session and seq; value: the records, including those acknowledged after the damage
 	last      map[store.Key]uint64            // last acknowledged seq of each session
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
 	deleted   map[store.Key]bool              // sessions deleted after the damage
@@ -468,7 +468,7 @@ func (t *trial) write() {
 	case 2:
 		if !t.checkError("Delete", k, t.s.Delete(ctx, k)) {
 			t.deleted[k] = true
-			t.failed = 0 // the reads that failed may have been reads of this session
+			t.failed = 0 // the failed calls may have concerned this session only, so Verify need not find damage
 			t.count("sessions deleted", 1)
 		}
 	case 3:

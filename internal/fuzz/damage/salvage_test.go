@@ -117,7 +117,7 @@ func TestSalvageBadDisk(t *testing.T) {
 func TestSalvageWithoutTables(t *testing.T) {
 	w := newWreck(t, shape{"tables", 4, 3, 8, 300})
 	data := bytes.Clone(w.Data)
-	first := map[int]int{} // by page: offset of the first key
+	first := map[int]int{} // key: page; value: offset of the first key
 	for _, p := range w.places() {
 		if at, ok := first[p.from/pageBytes]; !ok || p.from < at {
 			first[p.from/pageBytes] = p.from

@@ -12,7 +12,7 @@ import (
 // damageReport describes which used parts of a file are damaged.
 type damageReport struct {
 	current  bool // the pages that identify the newest commit are undamaged
-	pages    bool // a used page is damaged outside its keys and values, or the free list is damaged
+	pages    bool // a used page is damaged outside its keys and values, the free list is damaged, or the file is truncated
 	free     bool // the free list is damaged
 	keys     bool // a key is damaged
 	shared   bool // a shared value, or the path to a shared value, is damaged
@@ -95,7 +95,7 @@ func (w *wreck) findDamage(data []byte) damageReport {
 // unreachableRows returns the rows that a search in their page no longer finds, because the search compares a
 // damaged key.
 func (w *wreck) unreachableRows(data []byte) map[int]bool {
-	leaves := map[int][]int{} // by page: the rows in order
+	leaves := map[int][]int{} // key: page; value: the rows in order
 	for i, row := range w.tree.rows {
 		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of other rows
 			page := row.way[len(row.way)-1]

@@ -34,8 +34,8 @@ type wreck struct {
 	Older  [][]byte // content of the file after each of some earlier commits
 	Keys   map[uint64]store.Key
 	Live   map[uint64]bool              // set of the numbers of existing sessions
-	Logs   map[uint64]map[uint64]string // by session number and seq: the JSON of every record ever written
-	Forms  map[uint64]map[uint64]string // by session number and seq: the stored form of the record
+	Logs   map[uint64]map[uint64]string // key: session number and seq; value: the JSON of every record ever written
+	Forms  map[uint64]map[uint64]string // key: session number and seq; value: the stored form of the record
 	Want   map[query]string             // correct result of each query
 	Before []map[query]string           // results of the queries after earlier commits
 

@@ -100,7 +100,7 @@ func (h Harness) Finds(t *testing.T, flaw, place string) {
 type Storage struct {
 	Harness
 	name, flaw string
-	before     map[store.Key]string // by session: the log at the end of the last round
+	before     map[store.Key]string // key: session; value: the log at the end of the last round
 }
 
 const clients = 32

@@ -43,7 +43,7 @@ type Load struct {
 	start        time.Time
 	history      History
 	idsBySession map[string]*sessionIDs
-	seen         map[string]ops.Reply // by client and session: the last reply that showed the session
+	seen         map[string]ops.Reply // key: client and session; value: the last reply that showed the session
 	random       []*rand.Rand         // random numbers of each client
 	n            []int                // number of operations of each client
 }

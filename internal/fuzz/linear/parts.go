@@ -17,8 +17,8 @@ type operation struct {
 	Call
 	n       int             // index of the call in the history
 	records []patch.Record  // records that an import offers, or that a fork copies
-	replies map[stateID]int // by state of the session: number of replies that show the state
-	shared  map[string]int  // by app and hot id: number of replies that show the id as shared value
+	replies map[stateID]int // key: state of the session; value: number of replies that show the state
+	shared  map[string]int  // key: app and hot id; value: number of replies that show the id as shared value
 }
 
 // source is the kind of the read that a fork makes of its source. The read and the creation of the fork may take

@@ -304,7 +304,7 @@ type Local struct {
 	Owner int // number that identifies the store among the stores on one storage
 
 	mu    sync.Mutex
-	views map[string]fold.View // by client and session
+	views map[string]fold.View // key: client and session
 }
 
 // Call implements [Caller].

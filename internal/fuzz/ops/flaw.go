@@ -100,7 +100,7 @@ func dropShared(ctx context.Context, b backend.Backend, session string, batch ba
 type earlyAck struct {
 	backend.Backend
 	mu       sync.Mutex
-	inFlight map[string]chan struct{} // by session: a channel that is closed when the write is committed
+	inFlight map[string]chan struct{} // key: session; value: a channel that is closed when the write is committed
 }
 
 func (e *earlyAck) wait(session string) {

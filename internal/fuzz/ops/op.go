@@ -95,7 +95,7 @@ var eventTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // Sibling is the suffix of the second id of an append. Events whose ids differ only by Sibling have the same
 // invocation. The constant hotSuffix is the suffix of the id of an event that sets shared values. Such an id also
-// names the session.
+// contains the name of the event's session, see [Hot].
 const (
 	Sibling   = "'"
 	hotSuffix = "!"

@@ -19,10 +19,10 @@ import (
 // disk models a directory. It has the content that the system shows to processes, and the content that is on the
 // medium.
 type disk struct {
-	shown   map[string]*image // by name: files as the system shows them
+	shown   map[string]*image // key: name; value: files as the system shows them
 	durable map[string]*image
 	entries []entry           // changes of names that are not durable
-	inodes  map[uint64]*image // by inode number, which the system may reuse
+	inodes  map[uint64]*image // key: inode number, which the system may reuse
 }
 
 type entry struct {
@@ -233,7 +233,7 @@ func (e entry) applyTo(names map[string]*image) {
 	}
 }
 
-// survival determines which changes survive a power cut among those that were not durable.
+// survival determines which of the changes that are not yet durable survive a power cut.
 type survival struct {
 	*rand.Rand
 	unit     int64 // size of the units that a disk writes atomically; 0 means that every write is atomic

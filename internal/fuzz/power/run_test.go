@@ -88,12 +88,12 @@ type run struct {
 	fault
 	room, dir string
 	start     *disk
-	before    map[store.Key]string // by session: the log at the start
+	before    map[store.Key]string // key: session; value: the log at the start
 	load      *linear.Load
 	store     *store.Store
 
 	left    atomic.Int64    // number of faults that have not occurred yet
-	written map[uint64]bool // by inode number: whether the tap has seen a write
+	written map[uint64]bool // key: inode number; value: whether the tap has seen a write
 	frozen  atomic.Bool     // whether the process has crashed, so that no call is made
 	crashAt int             // index of the call at which the process crashes; 0 means never
 	calls   []syscall       // calls in order

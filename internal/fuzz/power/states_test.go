@@ -27,7 +27,7 @@ import (
 type recording struct {
 	*run
 	backup int64                // time when the backup was acknowledged
-	logs   map[store.Key]string // by session: the log in the backup
+	logs   map[store.Key]string // key: session; value: the log in the backup
 }
 
 const backupName = "backup.db"

@@ -66,7 +66,7 @@ type Call struct {
 	sel      Selection
 	initial  []string // keys of the initial state to erase
 	own      *Erased
-	found    map[string]*Erased // by creation id
+	found    map[string]*Erased // key: creation id
 	resumed  bool
 	idGiven  bool          // the caller supplied the id, so the call may have been made before
 	previous *previousCall // nil if the call has no receipt yet

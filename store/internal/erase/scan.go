@@ -42,7 +42,7 @@ type Scan struct {
 	blankSinceCache map[fold.Ref]uint64 // cache of blankSince
 
 	latest time.Time            // the latest time of the records so far
-	times  map[uint64]time.Time // by the seq of a patch: the latest time of the records up to it
+	times  map[uint64]time.Time // key: the seq of a patch; value: the latest time of the records up to it
 }
 
 // NewScan begins a scan.

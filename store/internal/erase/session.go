@@ -70,9 +70,9 @@ type Log struct {
 	Store
 }
 
-// Store has the operations of a store that an erasure needs besides the backend. Session names are those of the
-// backend. If a session is damaged, the error matches [patch.ErrCorrupt]. IsGone reports whether an error means that
-// the session does not exist or was created again.
+// Store contains the operations that an erasure needs and that a backend does not have. Session names are those of the
+// backend. If a session is damaged, the error matches [patch.ErrCorrupt]. IsNotFound reports whether an error means
+// that the session does not exist or was created again.
 type Store interface {
 	Session(ctx context.Context, name string) (Session, error)
 	IsNotFound(err error) bool
@@ -87,7 +87,8 @@ type Store interface {
 	// ReadRecords returns records, both decoded and in their stored form.
 	ReadRecords(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
 
-	// Replace is [backend.Backend.Replace], with the same errors. After it, views of the session are read again.
+	// Replace is [backend.Backend.Replace], with the same errors. It also drops the session's cached view,
+	// so that the next reader reads the session from the storage.
 	Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error
 
 	// WrapError adds the names of the store and the session to an error of the backend.

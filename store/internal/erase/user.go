@@ -12,8 +12,8 @@ import (
 // User erases all sessions of a user.
 //
 // The first session with content to erase gets a call whose receipt is marked as erasing a user. Before that call
-// visits its relatives, every other session makes a call with the same id. The shared values of the user become null
-// too. If we crash meanwhile, the marked call is not done, and a later call resumes it.
+// continues with the relatives of its session, User makes a call with the same id for every other session. The shared
+// values of the user become null too. If we crash meanwhile, the marked call is not done, and a later call resumes it.
 type User struct {
 	Log      Log
 	Sessions func(ctx context.Context) iter.Seq2[Session, error]

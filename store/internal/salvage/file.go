@@ -22,7 +22,7 @@ type File struct {
 	// DeletedRecords counts the records of these sessions.
 	Deleted, DeletedRecords int
 
-	receipts map[uint32]bool // by checksum: whether the record is a receipt
+	receipts map[uint32]bool // key: checksum; value: whether the record is a receipt
 }
 
 func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
@@ -87,7 +87,7 @@ func (v *File) applyErasures(l *Log) {
 		}
 	}
 	for at, candidates := range l.candidates {
-		blanks := map[string]bolt.ScannedRecord{} // by record id
+		blanks := map[string]bolt.ScannedRecord{} // key: record id
 		for _, r := range candidates {
 			rec, _, ok := v.readScanned(r)
 			if !ok {

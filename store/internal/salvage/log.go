@@ -29,7 +29,7 @@ type Log struct {
 	entries      []bolt.ScannedEntry
 	heads        []bolt.ScannedHead
 	head         *bolt.ScannedHead            // the head that determines where the log ends, or nil
-	candidates   map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
+	candidates   map[int][]bolt.ScannedRecord // key: index in Records; value: all candidates, if there are several
 	maybeForeign []uint64                     // seqs of records that may belong to another session
 	doubtful     []patch.Span                 // spans of seqs; in each span, at least one record may be wrong
 }
@@ -358,7 +358,7 @@ func (l *Log) matchesChain(head bolt.ScannedHead) bool {
 
 // compareWithHeads finds the spans of records between two heads that do not match the chain.
 func (l *Log) compareWithHeads() {
-	headsByLast := map[uint64]bolt.ScannedHead{} // by Last, the head with the highest rank
+	headsByLast := map[uint64]bolt.ScannedHead{} // key: Last; value: the head with the highest rank
 	for _, h := range l.heads {
 		if _, found := headsByLast[h.Last]; !found && h.Last > 0 {
 			headsByLast[h.Last] = h

@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		records []bolt.ScannedRecord
 		heads   []bolt.ScannedHead
-		sums    []uint32 // of the chosen records
+		sums    []uint32 // checksums of the chosen records
 		doubt   []patch.Span
 		spare   int
 		last    uint64
