@@ -35,7 +35,7 @@ func RunLease(invocation string) string { return "run " + invocation }
 // returns new ids.
 //
 // The following calls stay open: calls that the user must answer, calls that a request to the user is about, calls of
-// open tasks, and calls for which the function keepOpen returns true. If a result arrives later, [ReopenCalls] hides
+// open tasks, and calls for which keepOpen returns true. If a result arrives later, [ReopenCalls] hides
 // the inserted answer.
 func CloseCalls(v fold.View, newID func() string, keepOpen func(fold.Call) bool) ([]*patch.PatchEvent, error) {
 	open := slices.DeleteFunc(unansweredCalls(v), keepOpen)

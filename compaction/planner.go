@@ -200,7 +200,7 @@ type selection struct {
 	attachedTo map[int][]int
 }
 
-// selection returns the raw events that a summary may cover. The function excludes reports whether the trigger
+// selection returns the raw events that a summary may cover. The callback excludes reports whether the trigger
 // excludes event i.
 func (s *planner) selection(cfg Config, excludes func(i int) bool) *selection {
 	calls := s.view.Calls()

@@ -25,9 +25,9 @@ type View interface {
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
-// Check folds the records with the function fold and with a [Reference], and compares the results. If the results
-// differ, the error describes the first difference. If the function fails, the error wraps the function's error. The
-// text of the error includes the log in the text form. The function receives copies of the map and of the slice.
+// Check folds the records with the argument fold and with a [Reference], and compares the results. If the results
+// differ, the error describes the first difference. If fold fails, the error wraps fold's error. The text of the error
+// includes the log in the text form. Check passes copies of the map and of the slice to fold.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {

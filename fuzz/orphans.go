@@ -90,8 +90,7 @@ func pair(visible []*node) pairing {
 	return p
 }
 
-// callsBefore returns the calls in earlier events that match response r and for which the function accept
-// returns true, in order.
+// callsBefore returns the calls in earlier events that match response r and that accept allows, in order.
 func (p pairing) callsBefore(r part, accept func(part) bool) []part {
 	return filter(p.parts, func(c part) bool { return !c.Response && c.pos < r.pos && c.matches(r) && accept(c) })
 }

@@ -138,7 +138,7 @@ func (b sessionBody) TabRecord() uint64 {
 // panel fills the side panel of a session's page.
 type panel func(ctx context.Context, r *http.Request, b *sessionBody) error
 
-// sessionPage answers with a session's page. The function fill fills in the panel with the given name.
+// sessionPage answers with a session's page. It calls fill to fill in the panel with the given name.
 func (i *Inspector) sessionPage(name string, fill panel) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key, err := i.authorizedKey(r, Read)

@@ -369,8 +369,8 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
-// readForm calls the function read with a reader of the form's content. It returns an error if the function
-// leaves bytes unread.
+// readForm calls read with a reader of the form's content. If read leaves bytes unread, readForm returns an
+// error.
 func readForm(form []byte, read func(*reader)) error {
 	buf := recordform.Buffer()
 	defer recordform.Release(buf)

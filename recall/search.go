@@ -84,9 +84,9 @@ func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], erro
 }
 
 // SearchAll searches several sessions and ranks their events together. s.View must be nil. If a session cannot be read,
-// SearchAll calls skip with the error. If skip returns true, the session is left out. Otherwise the search
-// ends with the error. An error that the iterator keys yields also ends the search. If the indexes exceed the finder's
-// memory limit, SearchAll builds some indexes twice: once to count words, and once to rank.
+// SearchAll calls skip with the error. If skip returns true, the session is left out. Otherwise the search ends with the
+// error. If keys yields an error, the search ends too. If the indexes exceed the finder's memory limit, SearchAll builds
+// some indexes twice: once to count words, and once to rank.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

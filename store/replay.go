@@ -111,8 +111,8 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, fetch
 	return r, err
 }
 
-// foldUpTo folds the records that follow r.view, up to the seq last, or all records if the argument last is
-// [endOfLog]. The argument prefetched contains records that the caller has already read. If foldUpTo fails, r.view
+// foldUpTo folds the records that follow r.view, up to the record with seq last. If last is [endOfLog], it folds all
+// of these records. The argument prefetched contains records that the caller has already read. If foldUpTo fails, r.view
 // includes the records before the error.
 //
 // A failover may lose records that a snapshot includes. Only the chain at the end of the log shows this loss, so
@@ -162,8 +162,8 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 	return v, nil
 }
 
-// withRecords calls the function do with a view that has the supplied records. While the function fails because the
-// view lacks records, withRecords reads these records and calls the function again.
+// withRecords calls do with a view that has the supplied records. While do fails because the view lacks records,
+// withRecords reads these records and calls do again.
 func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied []patch.Record, do func(fold.View) error) error {
 	available := map[uint64]patch.Record{}
 	for _, r := range supplied {

@@ -18,7 +18,7 @@ const (
 )
 
 // search returns the byte ranges of the secrets in a text. At each occurrence of one of the characters in chars, it
-// calls the function find with the offset. The result next of find is the earliest offset for the next call. If
+// calls find with the offset of this character. The result next of find is the earliest offset for the next call. If
 // there is no secret, the result end is 0. The search is linear in the length of the text if find reads a bounded
 // number of bytes past next.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {

@@ -103,10 +103,10 @@ type Backend interface {
 	// records. It also deletes the snapshot, updates the chain in the head, increments the edition and sets the
 	// token.
 	//
-	// Replace calls the function plan with the session's head, without Meta, and commits the replacement that the
-	// function returns. No other commit to the session happens in between. Because commits to the session wait for the
-	// function, it must not read from the backend or block. Replace may call the function again if a replacement was
-	// not committed. If the function fails, Replace returns its error and changes nothing.
+	// Replace calls plan with the session's head, without Meta, and commits the replacement that plan returns. No other
+	// commit to the session happens in between. Because commits to the session wait for plan, it must not read from the
+	// backend or block. If a replacement was not committed, Replace may call plan again. If plan fails, Replace returns
+	// its error and changes nothing.
 	//
 	// Replace fails with ErrMoved if a stored record differs from its Replaced.Old, or the meta record from OldMeta.
 	// It fails with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait until a Check, a Copy or a
@@ -524,11 +524,11 @@ type Checker interface {
 
 // Copier is a backend that can be copied while other callers write to it.
 type Copier interface {
-	// Copy copies the backend, without snapshots, as of one moment after the call began. It then calls the function use
-	// with the copy, both as a read-only backend and as a file. When this function returns, Copy removes the copy. The
-	// function sum returns the checksum stored in an encoded record. If data is missing, or the records of a log do not
-	// match its chain, Copy fails with ErrDamaged and does not call use. Copy delays writers no longer
-	// than a write does, and has no lock while the function runs.
+	// Copy copies the backend, without snapshots, as of one moment after the call began. It then passes the copy
+	// to the callback use, both as a read-only backend and as a file. When use returns, Copy removes the copy. The
+	// callback sum returns the checksum stored in an encoded record. If data is missing, or the records of a log do not
+	// match its chain, Copy fails with ErrDamaged and does not call use. Copy delays writers no longer than a write
+	// does, and has no lock while use runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 

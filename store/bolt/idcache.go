@@ -49,8 +49,8 @@ const maxCachedSessions = 1 << 16
 // maxCachedIDs limits the number of cached ids of all sessions together, except the session in use. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs has the ids of a session's committed records from the seq from to the seq last. The ids of earlier
-// records are in runs.
+// sessionIDs has the ids of a session's committed records. The fields from and last are the seqs of the first and the
+// last of these records. The ids of earlier records are in runs.
 type sessionIDs struct {
 	pathsChecked bool // whether the pages for the session's records and head were checked
 

@@ -135,8 +135,8 @@ func (t *tree) appendPatch(p *patch.PatchEvent, what string, source entry, group
 }
 
 // coveredCount returns the number of visible events that a summary replaces, counted from the first visible event.
-// These are the events before the first event of the list kept. If no event of kept is visible, they are all events
-// up to the given line. If strict is set, at least one event of kept must be visible. If the count is 0, the result
+// These are the events before the first visible event in kept. If no event in kept is visible, they are all events
+// up to the given line. If strict is set, at least one event in kept must be visible. If the count is 0, the result
 // why is the reason why the summary cannot be used.
 func (t *tree) coveredCount(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
@@ -170,8 +170,8 @@ func (t *tree) coveredCount(kept []*node, strict bool, line int) (count int, why
 	return 0, "no event that it covers is visible", nil
 }
 
-// addEntry adds an entry and returns its node, or nil if the entry is not part of the tree. The function event makes
-// the event of the entry.
+// addEntry adds an entry and returns its node, or nil if the entry is not part of the tree. It calls event to
+// make the event of the entry.
 func (t *tree) addEntry(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
 	t.entryStart = len(t.logged)
 	if e.followsLeaf {

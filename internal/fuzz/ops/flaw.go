@@ -59,7 +59,7 @@ func (s *staleReads) Fetch(ctx context.Context, q backend.Query) (backend.Fetche
 // appendFunc commits a batch.
 type appendFunc func(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error
 
-// withAppend is a backend that commits batches with the function write.
+// withAppend is a backend that calls write to commit a batch.
 type withAppend struct {
 	backend.Backend
 	write appendFunc

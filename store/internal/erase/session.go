@@ -80,15 +80,15 @@ type Store interface {
 	// Relatives yields the sessions of a family, including damaged ones.
 	Relatives(ctx context.Context, family string) iter.Seq2[Session, error]
 
-	// ReadLog calls the function each with every record of a session's log, in order, and returns the view. If records
-	// are erased meanwhile, the error matches [ErrLogChanged].
+	// ReadLog reads a session's log and returns the view. It passes every record to the callback each, in order. If
+	// records are erased meanwhile, the error matches [ErrLogChanged].
 	ReadLog(ctx context.Context, s Session, each func(patch.Record, backend.Record)) (fold.View, error)
 
 	// ReadRecords returns records, both decoded and in their stored form.
 	ReadRecords(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
 
-	// Replace is [backend.Backend.Replace], with the same errors. It also drops the session's cached view,
-	// so that the next reader reads the session from the storage.
+	// Replace is [backend.Backend.Replace], with the same errors. It also drops the session's cached view, so
+	// that the next reader reads the session from the storage.
 	Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error
 
 	// WrapError adds the names of the store and the session to an error of the backend.

@@ -153,7 +153,7 @@ func CompressAll(records []backend.Record) {
 // minItemsPerWorker is the minimum number of items per goroutine.
 const minItemsPerWorker = 16
 
-// ForEach calls the function do with 0 to n-1. If n is large, the calls are spread over several goroutines.
+// ForEach calls do(i) for each i from 0 to n-1. If n is large, the calls are spread over several goroutines.
 func ForEach(n int, do func(i int)) {
 	workers := max(1, min(runtime.GOMAXPROCS(0), n/minItemsPerWorker))
 	var wg sync.WaitGroup
