@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,10 +65,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 		}
 		return nil
 	}
-	counts, err := i.countErased(ctx, plan)
-	if err != nil {
-		return err
-	}
+	counts := countErased(plan)
 	p.Counts = counts.rows()
 	if err := i.listErased(ctx, a, plan, p); err != nil {
 		return err
@@ -93,12 +89,10 @@ var (
 // erasedCounts are the numbers of items that an erasure erases.
 type erasedCounts struct{ events, summaries, values, copies, patches int }
 
-// countErased counts what an erasure erases. It reads the log of each session, because a selected event may be a
-// summary. A patch counts only if none of its events are erased.
-func (i *Inspector) countErased(ctx context.Context, e store.Erasure) (n erasedCounts, err error) {
+// countErased counts what an erasure erases. A patch counts only if none of its events are erased.
+func countErased(e store.Erasure) (n erasedCounts) {
 	for _, s := range e.Sessions {
 		n.values += len(s.Initial)
-		var selected []store.ErasedEvent
 		hasEvents := map[uint64]bool{} // key: seq; value: whether events of the record are erased
 		for _, event := range s.Events {
 			hasEvents[event.Seq] = hasEvents[event.Seq] || event.Index >= 0
@@ -112,45 +106,15 @@ func (i *Inspector) countErased(ctx context.Context, e store.Erasure) (n erasedC
 				n.summaries++
 			case slices.Contains(copyReasons, event.Why):
 				n.copies++
+			case event.Summary:
+				n.summaries++
 			default:
-				selected = append(selected, event)
+				n.events++
 			}
 		}
-		summaries, err := i.countSummaries(ctx, s.Key, selected)
-		if err != nil {
-			return n, err
-		}
-		n.summaries += summaries
-		n.events += len(selected) - summaries
 	}
 	n.values += len(e.Shared)
-	return n, nil
-}
-
-// countSummaries returns how many of the events are summaries.
-func (i *Inspector) countSummaries(ctx context.Context, key store.Key, events []store.ErasedEvent) (n int, err error) {
-	indices := map[uint64][]int{} // indices of the events in their records, by seq
-	for _, e := range events {
-		indices[e.Seq] = append(indices[e.Seq], e.Index)
-	}
-	if len(indices) == 0 {
-		return 0, nil
-	}
-	for r, err := range i.store.RawEvents(ctx, key, slices.Min(slices.Collect(maps.Keys(indices)))) {
-		if err != nil {
-			return 0, err
-		}
-		of := r.Events()
-		for _, index := range indices[r.Seq] {
-			if index < len(of) && (of[index].IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise) {
-				n++
-			}
-		}
-		if delete(indices, r.Seq); len(indices) == 0 {
-			break
-		}
-	}
-	return n, nil
+	return n
 }
 
 // items returns the counts with their names, singular or plural.

@@ -120,6 +120,7 @@ type ErasedEvent struct {
 	fold.Ref        // Index is -1 for the content of a patch outside its events
 	ID       string `json:"id"`  // id of the event, or of the patch
 	Why      string `json:"why"` // reason, such as: the event was selected, it replaces an erased event, it is a copy of an erased event
+	Summary  bool   `json:"summary,omitzero"` // whether the event is a summary
 }
 
 // Erase replaces the selected events with blanks ([patch.Event.Blank]) and logs a receipt. An erase cannot be

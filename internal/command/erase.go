@@ -117,14 +117,14 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 	if err != nil && len(done.Sessions) == 0 {
 		return err
 	}
-	return errors.Join(a.showErasure(ctx, s, of, done, e.Options.DryRun), err)
+	return errors.Join(a.showErasure(of, done, e.Options.DryRun), err)
 }
 
 func remainingText(n int) string {
 	return present.RemainingMatchesText(n) + " Without --values keep they become null."
 }
 
-func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e store.Erasure, dryRun bool) error {
+func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		return a.out.Document(struct {
 			DryRun bool `json:"dryRun"`
@@ -138,11 +138,7 @@ func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e s
 		return a.out.Linef("%s: there is nothing else to erase\n%s", of, remainingText(e.RemainingMatches))
 	}
 	for _, s := range e.Sessions {
-		count, err := countErased(ctx, from, s)
-		if err != nil {
-			return err
-		}
-		a.out.Linef("%s: %s %s", s.Key, count, would("erased", dryRun))
+		a.out.Linef("%s: %s %s", s.Key, countErased(s.Events), would("erased", dryRun))
 		list(a, s.Events, func(event store.ErasedEvent) string {
 			return fmt.Sprintf("record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
 		})
@@ -182,26 +178,16 @@ func list[T any](a *app, items []T, text func(T) string) {
 }
 
 // countErased describes how many events, summaries and other contents of patches, such as reasons, were erased.
-func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) (string, error) {
+func countErased(events []store.ErasedEvent) string {
 	count := map[string]int{}
-	if rest := s.Events; len(rest) > 0 {
-		for r, err := range from.RawEvents(ctx, s.Key, rest[0].Seq) {
-			if err != nil {
-				return "", err
-			}
-			for inside := r.Events(); len(rest) > 0 && rest[0].Seq == r.Seq; rest = rest[1:] {
-				switch i := rest[0].Index; {
-				case i < 0 || i >= len(inside):
-					count["other record"]++
-				case inside[i].IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise:
-					count["summary"]++
-				default:
-					count["event"]++
-				}
-			}
-			if len(rest) == 0 {
-				break
-			}
+	for _, event := range events {
+		switch {
+		case event.Index < 0:
+			count["other record"]++
+		case event.Summary:
+			count["summary"]++
+		default:
+			count["event"]++
 		}
 	}
 	var texts []string
@@ -213,5 +199,5 @@ func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) 
 	if last := len(texts) - 1; last > 0 {
 		texts = []string{strings.Join(texts[:last], ", "), texts[last]}
 	}
-	return cmp.Or(strings.Join(texts, " and "), "0 events"), nil
+	return cmp.Or(strings.Join(texts, " and "), "0 events")
 }

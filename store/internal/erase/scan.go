@@ -35,7 +35,8 @@ type Scan struct {
 	Blank           map[fold.Ref]bool   // content that is already erased
 	ids             map[fold.Ref]string // ids of events in patches, of copies, and of events in Selected
 	inserted        map[uint64]int      // number of events that a patch inserts, by the patch's seq
-	sources         map[fold.Ref]summarySource
+	summaries       map[fold.Ref]bool
+	sources         map[fold.Ref]summarySource // of the summaries that patches inserted
 	copies          []copyOf
 	originals       map[fold.Ref]string // the ids of the originals, by marked copy
 	traces          traces.Traces
@@ -48,7 +49,7 @@ type Scan struct {
 // NewScan begins a scan.
 func NewScan() *Scan {
 	return &Scan{Selected: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, inserted: map[uint64]int{},
-		sources: map[fold.Ref]summarySource{}, originals: map[fold.Ref]string{}, blankSinceCache: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
+		summaries: map[fold.Ref]bool{}, sources: map[fold.Ref]summarySource{}, originals: map[fold.Ref]string{}, blankSinceCache: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
 // copyOf is an event that is a copy of another event or contains some of its text.
@@ -110,8 +111,11 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 		if e.IsBlank(values) {
 			s.Blank[ref] = true
 		}
-		if r.Patch != nil && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
-			s.sources[ref] = decodeSummarySource(e)
+		if e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise {
+			s.summaries[ref] = true
+			if r.Patch != nil {
+				s.sources[ref] = decodeSummarySource(e)
+			}
 		}
 		chosen := which(i, e)
 		if chosen {
@@ -292,13 +296,14 @@ func (s *Scan) spreadContext(add func(ref fold.Ref, why string, original fold.Re
 type Event struct {
 	fold.Ref
 	ID, Why string
+	Summary bool
 }
 
 // Events returns the selected content, in log order. If blank is false, blank content is omitted.
 func (s *Scan) Events(blank bool) (events []Event) {
 	for ref, why := range s.Selected {
 		if blank || !s.Blank[ref] {
-			events = append(events, Event{ref, s.ids[ref], why})
+			events = append(events, Event{ref, s.ids[ref], why, s.summaries[ref]})
 		}
 	}
 	slices.SortFunc(events, func(a, b Event) int {
