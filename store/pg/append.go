@@ -134,14 +134,12 @@ var fitting = groupcommit.LimitGroup(maxGroup, maxGroupBytes, func(c *change) in
 //   - The log already has one of the ids.
 //   - The server refused another change of the group.
 func (b *Backend) appendGroup(group []*change) {
-	text, _ := group[0].appendSQL()
-	text = b.sql(text)
+	text := b.sql(group[0].statement())
 	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
 		return b.sendPrepared(ctx, conn, text, func() error {
 			var batch pgx.Batch
 			for _, c := range group {
-				_, args := c.appendSQL()
-				batch.Queue(text, args...).Query(c.scanDone)
+				batch.Queue(text, c.args()...).Query(c.scanDone)
 			}
 			return conn.SendBatch(ctx, &batch).Close()
 		})
@@ -176,8 +174,7 @@ func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 				_, err := pgx.ForEachRow(rows, []any{&last, &token}, func() error { found = true; return nil })
 				return err
 			})
-		text, args := c.appendSQL()
-		batch.Queue(b.sql(text), args...).Query(c.scanDone)
+		batch.Queue(b.sql(c.statement()), c.args()...).Query(c.scanDone)
 		return conn.SendBatch(ctx, &batch).Close()
 	})
 	switch {
@@ -199,14 +196,22 @@ func isTaken(err error) bool {
 	return ok && (table == "records" || table == "ids")
 }
 
-// appendSQL returns the statement that appends the change, and its arguments. The statement returns a row if it has
-// appended the change.
-func (c *change) appendSQL() (text string, args []any) {
-	args = []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, c.seqs, c.datas, c.ids, c.idSeqs}
+// statement returns the SQL statement that appends the change. The statement returns a row if it has appended the change.
+// It depends only on whether the change has shared values.
+func (c *change) statement() string {
 	if len(c.names) == 0 {
-		return appendSQL + putRowsSQL + putNoValuesSQL, args
+		return appendSQL + putRowsSQL + putNoValuesSQL
 	}
-	return appendSQL + putRowsSQL + putValuesSQL, append(args, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()))
+	return appendSQL + putRowsSQL + putValuesSQL
+}
+
+// args returns the arguments of the statement.
+func (c *change) args() []any {
+	args := []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, c.seqs, c.datas, c.ids, c.idSeqs}
+	if len(c.names) == 0 {
+		return args
+	}
+	return append(args, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()))
 }
 
 // appendSQL updates the session's row if the change fits. The LIMIT makes the planner use an index lookup for the
