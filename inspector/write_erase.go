@@ -262,7 +262,8 @@ func (i *Inspector) listErased(ctx context.Context, a *action, e store.Erasure, 
 	return nil
 }
 
-// newForbiddenError returns an error with the explanation of what is not allowed, and who may do it.
+// newForbiddenError returns an error about a forbidden action. The text explains the error, and the advice says who may
+// act.
 func newForbiddenError(text, advice string) error {
 	return &explainedError{errForbidden, explanation{Text: text, Advice: advice}}
 }

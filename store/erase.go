@@ -118,8 +118,8 @@ type ErasedSession struct {
 // ErasedEvent is an event that was erased.
 type ErasedEvent struct {
 	fold.Ref        // Index is -1 for the content of a patch outside its events
-	ID       string `json:"id"`  // id of the event, or of the patch
-	Why      string `json:"why"` // reason, such as: the event was selected, it replaces an erased event, it is a copy of an erased event
+	ID       string `json:"id"`               // id of the event, or of the patch
+	Why      string `json:"why"`              // reason, such as: the event was selected, it replaces an erased event, it is a copy of an erased event
 	Summary  bool   `json:"summary,omitzero"` // whether the event is a summary
 }
 
@@ -148,7 +148,7 @@ type ErasedEvent struct {
 // session also finishes it, whatever that call selects. [Store.Verify] reports unfinished erases.
 //
 // With [patch.KeepSummaries], Erase erases only the selected events, in this session and in related ones. A later
-// Erase without KeepSummaries that selects these blanks also erases what was derived from the events.
+// Erase without KeepSummaries that selects these blanks also erases the content derived from the events.
 //
 // Erase does not cover events that are appended later. Erase also does not cover a summary whose summarizer was
 // shown only another summary of the event. For such a summary, use Match or set [EraseOptions.Context].

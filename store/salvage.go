@@ -123,7 +123,7 @@ type SalvageOptions struct {
 //
 // Each new session is written completely or not at all. The shared values are written in one commit. Damage of the
 // file is not an error; the result reports it. Salvage fails if it cannot write to the store, if ctx ends, or if an
-// argument is nil. The result then reports what was written before the error.
+// argument is nil. The result then reports the sessions written before the error.
 func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
 	if from == nil || to == nil || from.Size() < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage or the store is nil, or the file has a negative size", ErrInvalid)

@@ -105,7 +105,7 @@ func TestSearchOnTerminal(t *testing.T) {
 
 // If one session is damaged, search names it, searches the other sessions, and exits with code 1.
 func TestSearchBesideADamagedOne(t *testing.T) {
-	out := besideADamagedOne(t, "search", "a/u/s", "hello", "--all")
+	out := runWithDamagedSession(t, "search", "a/u/s", "hello", "--all")
 	if !strings.Contains(out, "a/u/t, record 1") || strings.Contains(out, "a/u/s, record") {
 		t.Errorf("it finds\n%s", out)
 	}

@@ -90,9 +90,9 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// besideADamagedOne runs a command on two sessions, of which the first is damaged. It checks that the command reports
+// runWithDamagedSession runs a command on two sessions, of which the first is damaged. It checks that the command reports
 // the damaged session and exits with code 1. It returns the output.
-func besideADamagedOne(t *testing.T, args ...string) string {
+func runWithDamagedSession(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -112,7 +112,7 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 
 // If one session is damaged, the command sessions names it, lists the other sessions, and exits with code 1.
 func TestSessionsBesideADamagedOne(t *testing.T) {
-	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
+	if out := runWithDamagedSession(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
 		t.Errorf("it lists\n%s", out)
 	}
 }

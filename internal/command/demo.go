@@ -39,8 +39,8 @@ type demoStep struct {
 	fails      bool // whether the command must fail
 }
 
-// demoSteps parses the script. A step consists of an explanation after "# " and a command after "$ ". If the command
-// must fail, it stands after "! " instead.
+// demoSteps parses the script. A step consists of an explanation after "# " and a command after "$ ", or after
+// "! " if the command must fail.
 func demoSteps() []demoStep {
 	script, _ := demoFiles.ReadFile("demo/demo.txt")
 	var steps []demoStep

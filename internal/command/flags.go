@@ -122,7 +122,7 @@ func declareDryRun(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("dry-run", false, "show what would be done, and write nothing")
 }
 
-// would returns the word or words for a receipt: what was done or, in a dry run, what would be done.
+// would returns done, or its form for a dry run.
 func would(done string, dryRun bool) string {
 	if dryRun {
 		return "would be " + done + "; nothing is written"

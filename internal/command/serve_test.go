@@ -399,7 +399,7 @@ func TestReadThroughInspector(t *testing.T) {
 
 // If one session is damaged, commands can read the other sessions through an inspector.
 func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
-	besideADamagedOne(t, "sessions")
+	runWithDamagedSession(t, "sessions")
 	s := startServe(t, nil, "--addr", "127.0.0.1:0")
 	if out := must(t, "", "sessions", "--db", s.address().String()); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
 		t.Errorf("it lists\n%s", out)

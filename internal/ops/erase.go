@@ -20,7 +20,7 @@ type Erase struct {
 }
 
 // Apply erases permanently. With Options.DryRun it only returns what would be erased. If an error occurs, it
-// also returns what was erased before.
+// also returns the content that was already erased.
 func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	switch {
 	case e.Everywhere:

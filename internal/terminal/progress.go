@@ -85,6 +85,7 @@ type LineCounter struct {
 	thing string
 }
 
+// Write writes text and counts its lines.
 func (c *LineCounter) Write(text []byte) (int, error) {
 	n, err := c.w.Write(text)
 	c.Lines += strings.Count(string(text[:n]), "\n")

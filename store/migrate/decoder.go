@@ -65,7 +65,7 @@ type entry struct {
 	followsLeaf  bool            // whether the parent is the current leaf
 	dedupContent json.RawMessage // content that distinguishes a copy from another line with the same id
 	becomesLeaf  bool            // whether the entry becomes the leaf even if its parent is not the leaf
-	messageID    string          // id of the message of which the entry is a piece
+	messageID    string          // id of the message that the entry is a piece of
 	callIDs      []string        // ids of the calls in the entry
 	resultIDs    []string        // ids of the calls whose results are in the entry
 

@@ -18,8 +18,8 @@ type Format struct {
 
 	Title    string // description of the format, for tables and messages
 	Versions string // versions of the program that are tested
-	Kept     string // what is imported besides messages
-	Omitted  string // what is not imported
+	Kept     string // content that is imported besides messages
+	Omitted  string // content that is not imported
 
 	// Database is set if the format is a database, which [OpenFile] cannot read.
 	Database bool

@@ -19,6 +19,7 @@ type sized[V any] struct {
 	size  int
 }
 
+// Get returns the value of a key. If there is none, ok is false.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,6 +56,7 @@ func (c *Cache[K, V]) putLocked(key K, s sized[V]) {
 	c.young[key] = s
 }
 
+// Remove removes a key and its value.
 func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

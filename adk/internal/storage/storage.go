@@ -80,6 +80,7 @@ const IDHandle = "id="
 // NewestEvents is a filter that selects only the newest events of a session.
 var NewestEvents = session.GetRequest{NumRecentEvents: 8}
 
+// Session is a session as a storage has read it.
 type Session struct {
 	Key     store.Key
 	View    fold.View
@@ -145,10 +146,12 @@ func (s StoreAdapter) ApplyToRecentView(ctx context.Context, key store.Key, patc
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
+// Revert implements Storage.
 func (s StoreAdapter) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
 	return s.Store.Revert(ctx, key, patchID, store.UndoOptions{On: on, Author: UserAuthor, AllowOrphans: allowOrphans})
 }
 
+// Rewind implements Storage.
 func (s StoreAdapter) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }

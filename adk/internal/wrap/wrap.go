@@ -39,6 +39,7 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 // maxLogBytes is the approximate memory limit of one generation of cached logs.
 const maxLogBytes = 32 << 20
 
+// Storage is a storage in another session service. It keeps patches in events of that service.
 type Storage struct {
 	service  session.Service
 	logger   *slog.Logger
@@ -262,6 +263,7 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 	return storage.Session{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
 
+// Erase fails, because a session service cannot replace events.
 func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errCannotErase
 }
@@ -297,6 +299,7 @@ func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
 	return store.Info{Key: key, Creation: l.creation, Seq: l.view.Seq()}, err
 }
 
+// Delete deletes the session from the service.
 func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -310,6 +313,7 @@ func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 	return nil
 }
 
+// View returns the view of the session's current log.
 func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	l, err := b.readLog(ctx, key)
 	return l.view, err

@@ -186,7 +186,7 @@ func (f *file) grow(compact bool) {
 	}
 }
 
-// checkContent checks that reads return what was written. It reads each event, the state, and views as of some seqs.
+// checkContent checks that reads return the written content. It reads each event, the state, and views as of some seqs.
 // It compares each view with a fold of the log.
 func (f *file) checkContent(events int) (wrong error) {
 	f.Helper()

@@ -25,6 +25,7 @@ type File struct {
 	receipts map[uint32]bool // key: checksum; value: whether the record is a receipt
 }
 
+// Scan reads a file of the given size, which may be damaged.
 func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	v := &File{receipts: map[uint32]bool{}}
 	var err error
