@@ -71,14 +71,10 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 		if err != nil {
 			return err
 		}
-		next, err := compaction.Plan(after, f.cfg, f.run)
-		if err != nil {
+		if err := a.showCompacted(key, name, before, after, decision, done); err != nil || len(done.Passes) == 0 || done.Stopped != "" || f.cfg.TokenThreshold == 0 {
 			return err
 		}
-		if err := a.showCompacted(key, name, before, after, decision, done); err != nil || len(done.Passes) == 0 || done.Stopped != "" {
-			return err
-		}
-		return a.showRemainder(next, f.cfg)
+		return a.showRemainder(after, f)
 	})
 	return cmd
 }
@@ -120,14 +116,14 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
 	return errors.Join(err, a.out.Flush())
 }
 
-// showRemainder reports why the passes ended, if the prompt still reaches the threshold. The argument next is the
-// decision after the passes.
-func (a *app) showRemainder(next compaction.Decision, cfg compaction.Config) error {
-	if cfg.TokenThreshold == 0 || next.PromptTokens < cfg.TokenThreshold {
-		return nil
+// showRemainder reports why the passes ended, if the prompt still reaches the token threshold.
+func (a *app) showRemainder(after fold.View, f compactFlags) error {
+	next, err := compaction.Plan(after, f.cfg, f.run)
+	if err != nil || next.PromptTokens < f.cfg.TokenThreshold {
+		return err
 	}
 	return a.out.Linef("no further pass: %s; the last %s, the newest turn, pinned events and open calls stay (--retain, --retain-invocations)",
-		strings.TrimPrefix(next.Reason, "nothing to do: "), present.Counted(cfg.EventRetentionSize, "event"))
+		strings.TrimPrefix(next.Reason, "nothing to do: "), present.Counted(f.cfg.EventRetentionSize, "event"))
 }
 
 // showCompacted writes a summary of the passes, or the reason why there were none.
